@@ -82,7 +82,7 @@ fn a_killed_evolver_leaves_a_skill_before_or_after_a_change_and_never_between() 
         let told = text.lines().find(|line| line.starts_with("change "));
         let beside = read("skills/dir-one/references/change.md");
         assert_eq!(told.unwrap_or_default(), beside.trim_end(), "kill {kill} at version {now}");
-        // What the verifier looked at is gone with whoever opens the brain next.
+        // The next process that opens the brain removes what the verifier looked at.
         let names = std::fs::read_dir(brains.path()).expect("a listing").filter_map(Result::ok);
         let names: Vec<String> = names.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
         assert!(names.iter().all(|name| !name.contains("staging")), "kill {kill}: {names:?}");

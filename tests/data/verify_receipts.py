@@ -43,7 +43,7 @@ def check(path, did):
         predicate = found["predicate"]
         assert not closed, f"line {number} stands after the checkpoint"
         if found["predicateType"] == "urn:herm:checkpoint:1":
-            assert (predicate["seq"], subject(found, "receipt/last")) == (seq, last), "the tape was cut"
+            assert (predicate["seq"], subject(found, "receipt/last")) == (seq, last), "the log was cut"
             closed = True
             continue
         assert found["predicateType"] == "urn:herm:receipt:1", f"line {number} is no receipt"

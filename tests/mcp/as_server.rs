@@ -55,7 +55,7 @@ fn the_public_mcp_client_runs_tasks_recalls_and_verifies_over_http_and_stdio() {
     assert_eq!(serving.client().post("/mcp", &serde_json::json!({})).status, 401);
 }
 
-/// MCP has no way to pay, and says so before anything is asked of the model or of whoever takes payments.
+/// MCP has no way to pay, and says so before it asks the model or the facilitator for anything.
 #[test]
 fn where_tasks_are_paid_for_mcp_refuses_them_and_looks_all_the_same() {
     let model = ModelServer::always(Step::chat(r#"{"done":"yes"}"#));

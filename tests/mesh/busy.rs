@@ -1,4 +1,4 @@
-//! A node that has enough to do: what waits, what is turned away, and what goes on without whoever asked.
+//! A node that has enough to do: what waits, what is turned away, and what goes on after the node that asked has gone.
 
 use herm_tests::can_sandbox;
 use std::io::Write as _;

@@ -27,7 +27,7 @@ fn five_honest_nodes_agree_and_the_epoch_is_closed_for_all_of_them() {
     for number in 1..=5 {
         town.tell(number, &agreed).unwrap();
     }
-    // The same again is no news, and nobody votes in that epoch any more.
+    // The same again changes nothing, and nobody votes in that epoch any more.
     town.tell(2, &agreed).unwrap();
     let again = town.decide(&town.proposal(1), PATIENCE);
     assert_eq!(counts(&again), (0, 0, false));
@@ -63,7 +63,7 @@ fn what_was_evaluated_is_proposed_agreed_on_and_applied_once() {
     assert!(early.code != 0 && early.stderr.contains("has no consensus.dsse.json"), "{early:?}");
     let (code, said) = herm.json(&["successor", "propose", &verdict]);
     assert_eq!((code, &said["tally"]["approvals"], &said["tally"]["passed"]), (0, &json!(5), &json!(true)), "{said}");
-    // The document says it all: whoever reads it counts again. Every node has closed the epoch with it.
+    // The document says it all: its reader counts the votes again. Every node has closed the epoch with it.
     let agreed: SignedConsensus = serde_json::from_value(said["consensus"].clone()).unwrap();
     assert!(agreed.recount(&town.mesh()).unwrap().passed);
     let before = own.base();

@@ -34,7 +34,7 @@ fn the_same_request_is_the_same_task_though_the_operator_changed_what_tasks_may_
     assert_eq!(problem(&other, 409, "conflict"), "this Idempotency-Key was used for another task");
 }
 
-/// Whoever brings a key can ask again, so the task goes on without them; without one nobody could ever see the answer.
+/// A caller with a key can ask again, so the task goes on without them; without one nobody could ever see the answer.
 #[test]
 fn a_caller_of_the_openai_door_who_leaves_finds_the_answer_by_the_key_and_without_one_the_task_ends() {
     for key in [Some("k-1"), None] {
@@ -188,7 +188,7 @@ fn a_pass_of_the_evolver_that_an_operator_asks_for_is_counted() {
 #[test]
 fn errors_are_counted_by_the_version_that_a_task_led_to() {
     let failing = r#"{"tool": "skill_view", "args": {"name": "no-such-skill"}}"#;
-    let working = r#"{"tool": "skills_list", "args": {}}"#;
+    let working = r#"{"tool": "outline", "args": {}}"#;
     let nothing_new = r#"{"action": "none", "reason": "nothing new"}"#;
     let replies = [failing, working, DONE, nothing_new, working, DONE].map(Step::chat);
     let model = ModelServer::start(replies.to_vec());

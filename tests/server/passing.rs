@@ -92,7 +92,7 @@ fn all_done(operator: &Operator, serving: Serving, names: &[String], each: usize
             "agent {agent}"
         );
     }
-    // The book says so too, without a restart.
+    // The server database says so too, without a restart.
     until("nothing left to write down", || {
         let book = rusqlite::Connection::open(operator.brains().join(".operator/book.db")).unwrap();
         book.busy_timeout(std::time::Duration::from_secs(5)).unwrap();
@@ -124,7 +124,7 @@ fn tasks_that_were_accepted_are_done_after_the_disk_was_full_for_a_while() {
     until("all agents at work", || (model.requests().len() == AGENTS.len()).then_some(()));
     disk.fill();
     gate.open();
-    // Neither the brains nor the book can be written.
+    // Neither the brains nor the server database can be written.
     until("a step that is not settled", || operator.logged().contains("trying again").then_some(()));
     disk.free();
     all_done(&operator, serving, &names, 20);

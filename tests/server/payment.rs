@@ -320,7 +320,7 @@ async fn a_payment_that_was_taken_before_the_kill_is_not_taken_again() {
                 .unwrap();
             assert_eq!(changed, 1, "{step}");
         };
-        // Killed after the brain's commit and before the book's.
+        // Killed after the brain's commit and before that of the server database.
         unfinish("settled");
         let serving = operator.serve();
         let view = crate::over(&serving.client(), &task);

@@ -49,7 +49,7 @@ fn a_task_that_was_settled_before_the_kill_is_read_back_and_not_run_again() {
     let client = serving.client().with("idempotency-key", "k-1");
     let first = run(&client, "7", "go").json();
     serving.kill();
-    // As if the process had been killed between the brain's commit and the book's.
+    // As if the process had been killed between the brain's commit and that of the server database.
     let book = rusqlite::Connection::open(operator.brains().join(".operator/book.db")).unwrap();
     let request = json!({ "input": "go", "limits": {}, "dryRun": false, "subscriber": null }).to_string();
     let changed = book

@@ -62,7 +62,7 @@ fn a_task_can_be_left_to_run_and_asked_for_later() {
     until("the task running", || (client.get(&format!("/v1/tasks/{task}")).json()["state"] == "running").then_some(()));
     let mut following = client.open("GET", &format!("/v1/tasks/{task}/events"), None);
     following.until("event: turn_started");
-    // A number from elsewhere is no reason to miss what comes.
+    // A number from elsewhere does not make a caller miss what comes.
     let strange = client.with("last-event-id", "18446744073709551615");
     let strange = strange.open("GET", &format!("/v1/tasks/{task}/events"), None);
     gate.open();

@@ -512,7 +512,7 @@ impl Store for Fading {
     }
 }
 
-/// Whoever asks the brain whether a task was done must not find a step that lost.
+/// A caller that asks the brain whether a task was done must not find a step that lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lost_step_that_cannot_be_taken_back_yet_is_taken_back_when_the_store_is_there() {
     let (one, two) = (TempBrains::new(), TempBrains::new());

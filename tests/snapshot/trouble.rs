@@ -180,7 +180,7 @@ async fn a_brain_that_is_not_what_its_lock_says_is_not_pushed() {
     assert!(error.message().contains("damaged content"), "{error}");
 }
 
-/// Whoever can write to the store can copy and invent objects, but not make a head.
+/// A process that can write to the store can copy and invent objects, but not make a head.
 #[tokio::test]
 async fn a_head_that_nobody_with_the_key_wrote_is_refused() {
     let here = TempBrains::new();

@@ -11,7 +11,7 @@ use crate::{Bench, HERM, Judged, small_patch};
 
 /// The command with the worker that asks fifty questions at once.
 const GREEDY: &str = env!("CARGO_BIN_EXE_greedy-worker");
-/// The key of the endpoint. Whoever looks for it inside knows how it begins.
+/// The key of the endpoint. A program that looks for it in the sandbox knows how it begins.
 const KEY: &str = "sk-only-the-parent-knows-4f1d6a";
 
 /// A model that is paid by the token: so many dollars for a thousand.

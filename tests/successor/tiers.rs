@@ -1,5 +1,5 @@
-//! Whole evaluations as whoever runs the operator, and in every tier of the sandbox: root and nobody, namespaces of our
-//! own and bubblewrap's.
+//! Whole evaluations as each user that can run the operator, and in every tier of the sandbox: root and nobody, namespaces of
+//! our own and bubblewrap's.
 
 use herm_tests::can_sandbox;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};

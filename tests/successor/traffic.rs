@@ -48,7 +48,7 @@ impl Place {
         path.to_str().unwrap().to_owned()
     }
 
-    /// Judges a patch beside whoever owns the brain; the name of a verdict that approves.
+    /// Judges a patch beside the process that owns the brain; the name of a verdict that approves.
     fn approved(&self, changes: Value) -> String {
         let task = json!({
             "schema": "herm/evaluation@1", "title": "compress", "goals": [{ "metric": "keptFacts" }],

@@ -237,7 +237,7 @@ fn a_row_that_no_step_wrote_is_never_hashed_into_a_step() {
             let database = rusqlite::Connection::open(brains.file("1", "memory.db")).expect("opened");
             assert!(database.execute(forgery, []).expect("forged") > 0);
         };
-        // Before it is opened, and beside whoever has it open.
+        // Before it is opened, and beside the process that has it open.
         let mut brain = match forgery.contains("level = 1") {
             true => {
                 let brain = brains.open("1").expect("opened");
@@ -597,7 +597,7 @@ fn both_verifying_commands_notice_a_journal_that_was_changed() {
         assert!(run.stderr.contains("restore the brain from a snapshot"), "{edit}: {run:?}");
         let run = herm.run(&["receipts", "verify", "1"]);
         assert!(run.code == 1 && run.stdout.ends_with("not sound\n"), "{edit}: {run:?}");
-        assert!(run.stdout.contains("WRONG the tape: the content has the lock's hash, and yet"), "{edit}: {run:?}");
+        assert!(run.stdout.contains("WRONG the log: the content has the lock's hash, and yet"), "{edit}: {run:?}");
         let (code, said) = herm.json(&["receipts", "verify", "1"]);
         assert_eq!((code, &said["sound"], &said["proven"]), (1, &json!(false), &json!([])), "{edit}");
         // Contents that the journal keeps are looked at by `brain verify` alone.

@@ -1,5 +1,5 @@
-//! Whoever only looks at a brain writes nothing to it: whether it is of this herm or an earlier one, closed, left by a
-//! power cut, or behind its own receipts.
+//! A process that only looks at a brain writes nothing to it: whether it is of this herm or an earlier one, closed, left by
+//! a power cut, or behind its own receipts.
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! What was said is found again, by whoever may see it and by nobody else.
+//! What was said is found again, by those who may see it and by nobody else.
 
 use herm::memory::{Fact, MemorySource, MessageEntry, MessageRole, Search, SearchScope, TaskEntry, TaskStatus};
 use herm::{Brain, Digest, Draft, ErrorKind, StepKind, SubscriberId, Timestamp};

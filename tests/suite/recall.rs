@@ -1,4 +1,4 @@
-//! What was said is found by what it means, where a model says so; by whoever may see it and by nobody else, and
+//! What was said is found by what it means, where a model says so; by those who may see it and by nobody else, and
 //! without a trace in any hash.
 
 mod hostile;

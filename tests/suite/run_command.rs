@@ -370,8 +370,8 @@ fn files_of_receipts_at_the_edge_are_read_alike_by_herm_and_by_a_stranger() {
     let sound = 0;
     let cases: [(&str, String, i32, &str); 15] = [
         ("as it was written", export.clone(), sound, "all 2 receipts are signed by"),
-        ("no file at all but its name", String::new(), 1, "WRONG the tape: the tape has no receipts"),
-        ("blank lines alone", "\n  \n\t\r\n\n".to_owned(), 1, "WRONG the tape: the tape has no receipts"),
+        ("no file at all but its name", String::new(), 1, "WRONG the log: there are no receipts"),
+        ("blank lines alone", "\n  \n\t\r\n\n".to_owned(), 1, "WRONG the log: there are no receipts"),
         ("blank lines between", format!("\n{first}\n\n \t\n{second}\n\n{checkpoint}\n\n"), sound, "all 2 receipts"),
         ("carriage returns", export.replace('\n', "\r\n"), sound, "all 2 receipts are signed by"),
         ("no last newline", export.trim_end().to_owned(), sound, "a signed checkpoint says that receipt 2"),

@@ -66,7 +66,7 @@ impl TempBrains {
         self.dir.path().join(id).join(path)
     }
 
-    /// The clock, for whoever reads it.
+    /// The clock that these brains read.
     pub fn clock(&self) -> Arc<dyn herm::Clock> {
         self.clock.clone()
     }

@@ -23,7 +23,7 @@ pub(crate) fn schema<T: JsonSchema>() -> Value {
     schema
 }
 
-/// `"format": "uint32"` is no format that providers know, and `minimum` says it all; a description is one line.
+/// `"format": "uint32"` is not a format that providers know, and `minimum` says it all; a description is one line.
 fn tidy(schema: &mut Value) {
     match schema {
         Value::Object(map) => {

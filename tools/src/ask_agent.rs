@@ -26,7 +26,7 @@ struct Args {
     input: String,
 }
 
-/// Asks other agents.
+/// The tool `ask_agent`: gives another agent of the harness a task and returns its answer.
 #[derive(Debug)]
 pub struct AskAgent {
     card: ToolSpec,

@@ -27,7 +27,7 @@ struct Args {
     max_chars: Option<u32>,
 }
 
-/// Fetches web pages.
+/// The tool `fetch_url`: fetches a public web page and returns its text.
 #[derive(Debug)]
 pub struct FetchUrl {
     card: ToolSpec,

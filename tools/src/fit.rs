@@ -39,7 +39,7 @@ impl Listing {
         self.shown
     }
 
-    /// The lines.
+    /// The lines that fit, each with its line feed.
     pub(crate) fn into_text(self) -> String {
         self.text
     }

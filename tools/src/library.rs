@@ -11,7 +11,7 @@ use crate::pattern::Pattern;
 /// How many compiled patterns are kept, over all brains.
 const KEPT: usize = 256;
 
-/// A pattern file.
+/// A pattern file, read once for all tools.
 #[derive(Debug)]
 pub(crate) struct Volume {
     /// Its slug, or its file name where that gives none.
@@ -65,13 +65,13 @@ impl PatternLibrary {
         if let Some(known) = self.shelf().take(&key) {
             return known;
         }
-        // Compiled while the shelf is free: it takes milliseconds.
+        // Compiled while the cache is not locked: it takes milliseconds.
         let volume = Arc::new(Volume::open(path, content));
         self.shelf().put(key, Arc::clone(&volume));
         volume
     }
 
-    /// A panic elsewhere leaves a shelf that is whole: volumes are put on it in one go.
+    /// A panic elsewhere leaves a cache that is whole: volumes are put into it in one go.
     fn shelf(&self) -> MutexGuard<'_, PatternCache> {
         self.shelf.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -20,8 +20,8 @@ pub(crate) fn hint<'a>(wanted: &str, names: impl IntoIterator<Item = &'a str>, a
     if near.is_empty() { all.to_owned() } else { format!("near it: {}; {all}", near.join(", ")) }
 }
 
-/// The share of pairs of letters that two names have in common, in thousandths; more where one
-/// holds the other.
+/// The share of pairs of letters that two names have in common, in thousandths; more where
+/// one holds the other.
 fn alike(a: &str, b: &str) -> usize {
     let pairs = |text: &str| -> Vec<(char, char)> {
         let spaced = std::iter::once(' ').chain(text.chars());

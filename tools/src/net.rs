@@ -40,8 +40,8 @@ const NOT_PUBLIC_V6: [(Ipv6Addr, u32); 3] = [
     (Ipv6Addr::new(0x3fff, 0, 0, 0, 0, 0, 0, 0), 20), // documentation
 ];
 
-/// Whether an address is one of the public internet. An IPv6 address that carries an IPv4 address is as public as
-/// what it carries.
+/// Whether an address is one of the public internet. An IPv6 address that carries an IPv4 address is as public
+/// as the address that it carries.
 pub fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_public_v4(address),

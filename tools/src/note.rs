@@ -21,7 +21,7 @@ struct Args {
     value: String,
 }
 
-/// Notes facts.
+/// The tool `note`: keeps a fact under a key in the brain's database.
 #[derive(Debug)]
 pub struct Note {
     card: ToolSpec,

@@ -55,7 +55,7 @@ impl Entries {
 pub(crate) struct Shape {
     /// Lines that describe the whole.
     pub(crate) facts: Vec<String>,
-    /// Places in it.
+    /// The places in the input that the outline lists, with their lines.
     pub(crate) entries: Entries,
 }
 
@@ -78,7 +78,7 @@ impl Kind {
         if sample().any(outline_solidity::is_solidity) {
             return Self::Solidity;
         }
-        // Code in a fence is part of a document, and a comment of a script is no heading.
+        // Code in a fence is part of a document, and a comment of a script is not a heading.
         let unfenced = || outline_prose::unfenced(text).take(SAMPLE_LINES).map(|(_, line)| line);
         let declared = unfenced().filter(|line| outline_code::is_declaration(line)).count();
         let headings = unfenced().filter(|line| outline_prose::heading(line).is_some()).count();

@@ -42,7 +42,7 @@ pub(crate) fn heading(line: &str) -> Option<(usize, &str)> {
 }
 
 /// The depth and title of a section or clause: `ARTICLE IV`, `1. Term`, `1. Term. It begins …`, `2.1 The Provider …`,
-/// `TERM AND RENEWAL`.
+/// or a line such as `TERM AND RENEWAL`.
 fn section(line: &str) -> Option<(usize, String)> {
     let line = line.trim().trim_start_matches('*').trim_end_matches('*');
     let first = line.split_whitespace().next()?;

@@ -24,7 +24,7 @@ struct Args {
     limit: Option<u32>,
 }
 
-/// Searches earlier tasks.
+/// The tool `recall`: searches the messages, facts and ends of earlier tasks.
 #[derive(Debug)]
 pub struct Recall {
     card: ToolSpec,

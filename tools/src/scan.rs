@@ -20,7 +20,7 @@ use crate::{arguments, fit, pattern_search};
 pub struct PatternHit {
     /// The line, counted from 1.
     pub line: usize,
-    /// The pattern.
+    /// The name of the pattern that hit.
     pub pattern: Slug,
     /// How bad the pattern is.
     pub severity: Severity,
@@ -111,7 +111,7 @@ impl Tool for Scan {
         }
         let input = cx.task().words().to_owned();
         let limit = usize::try_from(args.limit.unwrap_or(DEFAULT_LIMIT)).unwrap_or(usize::MAX);
-        // Not at the desk: a long input must not keep other tools from the brain.
+        // Without the working copy: a long input must not keep other tools from the brain.
         tokio::task::spawn_blocking(move || report(&volumes, &input, limit))
             .await
             .map_err(|_| Error::internal("the scan did not finish"))

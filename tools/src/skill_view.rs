@@ -26,7 +26,7 @@ struct Args {
     file: Option<String>,
 }
 
-/// Shows a skill.
+/// The tool `skill_view`: reads a skill, or one of its files.
 #[derive(Debug)]
 pub struct SkillView {
     card: ToolSpec,

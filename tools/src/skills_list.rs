@@ -31,7 +31,7 @@ struct Args {
     reload: Option<bool>,
 }
 
-/// Lists skills.
+/// The tool `skills_list`: lists the skills that a task may load.
 #[derive(Debug)]
 pub struct SkillsList {
     card: ToolSpec,

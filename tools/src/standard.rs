@@ -11,8 +11,8 @@ use crate::{
     SkillsList,
 };
 
-/// Every tool of this package. What a task may use of it is for the brain's whitelist and the operator's
-/// permissions to say.
+/// Every tool of this package. What a task may use of it is for the brain's whitelist and the
+/// operator's permissions to say.
 pub fn standard() -> Result<Toolbox> {
     let library = Arc::new(PatternLibrary::default());
     let tools: [Arc<dyn Tool>; 12] = [

@@ -18,7 +18,6 @@ pub(crate) const MAX_BODY: usize = 256 * 1024;
 /// How long a call may take, with all its hops.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(8);
 
-/// A request.
 #[derive(Debug)]
 pub(crate) struct Request {
     pub(crate) method: Method,
@@ -27,7 +26,7 @@ pub(crate) struct Request {
     pub(crate) body: Option<String>,
 }
 
-/// What came back.
+/// What one host answered; `location` says where a redirect leads.
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub(crate) status: StatusCode,
@@ -42,7 +41,7 @@ pub(crate) struct Reply {
     body: Vec<u8>,
 }
 
-/// Reaches public hosts.
+/// The client of the network tools: it reaches public hosts, and those that the operator allows.
 #[derive(Debug, Default)]
 pub(crate) struct Web {
     /// Hosts that are reached wherever they are.
@@ -201,7 +200,7 @@ impl Reply {
             Ok(text) => Ok(text),
             Err(error) => {
                 let broken = error.utf8_error();
-                // A body that was cut may end within a character; and a stray byte is no reason to refuse a page.
+                // A body that was cut may end within a character; and a stray byte is not a reason to refuse a page.
                 let text = String::from_utf8_lossy(error.as_bytes());
                 let strays = text.chars().filter(|c| *c == char::REPLACEMENT_CHARACTER).count();
                 if self.cut && broken.error_len().is_none() {

@@ -486,7 +486,7 @@ fn serve(answer: impl Fn(&str) -> Vec<u8> + Send + 'static) -> SocketAddr {
         for stream in listener.incoming() {
             let mut stream = stream.unwrap();
             let request = read_request(&mut stream);
-            // A client that has read enough hangs up; that is no failure of the server.
+            // A client that has read enough hangs up; the server has not failed then.
             drop(stream.write_all(&answer(&request)));
         }
     });

@@ -1,7 +1,7 @@
 //! Checks: what a role asks of a good answer, as data. The page is `docs/reference/checks.md`.
 //!
 //! A check looks at the answer, at one place in it, or at the calls of the task. Checks are pure but for two: one that
-//! asks a tool, and one that asks a program; whoever evaluates them brings what these two said.
+//! asks a tool, and one that asks a program; the caller that evaluates them brings what these two said.
 
 use regex::Regex;
 use serde_json::{Map, Value};
@@ -29,7 +29,7 @@ enum Rule {
     Equals(Value),
     /// The text has these words, one after the other, and not as a part of longer ones.
     Contains(Vec<String>),
-    /// The text matches.
+    /// The text matches the regular expression.
     Matches(Regex),
     /// The value fits a JSON Schema.
     Fits(Value),
@@ -44,18 +44,18 @@ enum Rule {
 /// A call of a task, as a check sees it.
 #[derive(Debug, Clone, Copy)]
 pub struct MadeCall<'c> {
-    /// The tool.
+    /// The name of the tool that was called.
     pub tool: &'c str,
-    /// With what.
+    /// The arguments that the model gave.
     pub args: &'c Map<String, Value>,
-    /// How it went.
+    /// Whether the tool succeeded; a check on calls counts only those that did.
     pub status: EvidenceStatus,
 }
 
 /// What came of a check, or of all of them.
 #[derive(Debug, Clone, PartialEq)]
 pub enum CheckResult {
-    /// It holds.
+    /// The answer passes the check, or every check of the list.
     Holds,
     /// It holds in part, 0 to 1: only programs say so.
     Share(f64),

@@ -8,7 +8,8 @@
 //! | [`checks`] | what an answer is worth: the checks that a role declares |
 //! | [`session`] | the machine that decides, the driver that waits, prompt, reply parser, transcript, worked examples |
 //!
-//! It knows no backend and no tool by name, and nothing of queues, snapshots or what is learned between tasks.
+//! It knows no backend by name, and nothing of queues, snapshots or what is learned between tasks. Of the
+//! standard tools, its rules name those of skills and memory.
 //!
 //! The machine takes replies and results, and says what to do next. It reads no clock and does no IO:
 //!

@@ -25,7 +25,7 @@ pub struct TaskLimits {
     pub turns: u8,
     /// Seconds from start to answer.
     pub deadline_secs: u64,
-    /// Bytes of input.
+    /// The most bytes the input may have, at most 8 MiB; a longer input is an error.
     pub input_bytes: usize,
     /// Bytes of the conversation; older tool results shrink to fit.
     pub context_bytes: usize,
@@ -112,8 +112,8 @@ pub struct LearningOptions {
     /// What was learned is on trial: shown to some tasks and held back from others, until the difference is known. Off,
     /// it is shown at once and always.
     pub trials: bool,
-    /// A task of which nobody says how good it was leaves an example too, where every fact of its answer comes from a
-    /// result.
+    /// A task of which nobody says how good it was leaves an example too, where every fact of its answer comes from the
+    /// result of a call.
     pub unrated: bool,
     /// Which example is shown.
     pub pick: ExamplePick,
@@ -167,7 +167,7 @@ impl From<bool> for LearningOptions {
 /// Whether a task's changes are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SettleMode {
-    /// They are settled.
+    /// The changes become a step of the brain, with a receipt where the brain was opened with a signer.
     #[default]
     Settle,
     /// Nothing is: the brain stays as it was, and there is no receipt.
@@ -181,7 +181,7 @@ pub struct Task {
     pub subscriber: Option<SubscriberId>,
     /// The subscriber as a brain knows them, where another agent asks on their behalf.
     pub on_behalf_of: Option<Digest>,
-    /// What is asked.
+    /// The question to the agent, or a command such as `/reload-skills`.
     pub input: String,
     /// What it may use up.
     pub limits: TaskLimits,
@@ -245,7 +245,7 @@ pub enum StopReason {
     Budget,
     /// The caller no longer wants it.
     Cancelled,
-    /// No backend answered.
+    /// No backend gave a reply, and the deadline was not the reason.
     Backend,
     /// A bug in herm, or the machine failed.
     Internal,
@@ -261,7 +261,7 @@ impl StopReason {
         }
     }
 
-    /// The stable name.
+    /// The name as transcripts, receipts and spans have it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Final => "final",
@@ -281,7 +281,7 @@ impl StopReason {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TaskUsage {
-    /// Replies.
+    /// How many replies backends gave, the one that writes down a lesson included.
     pub replies: u32,
     /// Tokens, as far as the endpoint counted them.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -312,9 +312,9 @@ impl TaskUsage {
 pub struct CallRecord {
     /// The turn it was made in.
     pub turn: u32,
-    /// The tool.
+    /// The tool's name as the model wrote it, at most 64 characters; a refused call may name a tool that does not exist.
     pub tool: String,
-    /// How it went.
+    /// Whether the tool succeeded, failed, or was not run at all.
     pub status: EvidenceStatus,
     /// What happened, in a line.
     pub summary: String,
@@ -338,11 +338,11 @@ pub enum ShownAs {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ShownSkill {
-    /// The skill.
+    /// The learned skill, or the procedure whose example it is.
     pub skill: Slug,
     /// Whether the task was shown it.
     pub arm: Arm,
-    /// How.
+    /// In which form the prompt had it, or would have had it where it was held back.
     #[serde(rename = "as")]
     pub shown_as: ShownAs,
     /// Whether it is on trial, so that the arm was drawn.
@@ -359,9 +359,9 @@ pub struct ShownSkill {
 /// What a task did to a skill.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ChangedSkill {
-    /// The skill.
+    /// The skill that was changed, by its name.
     pub slug: Slug,
-    /// What was done.
+    /// Whether the task created, changed or archived it.
     pub change: SkillChange,
 }
 
@@ -369,23 +369,23 @@ pub struct ChangedSkill {
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Outcome {
-    /// The task.
+    /// The task's name: [`Task::id`], or the one that was made for it.
     pub task: TaskId,
-    /// The brain.
+    /// The brain that the task ran on.
     pub brain: BrainId,
-    /// How it ended.
+    /// How the task ended; [`StopReason::status`] of `stop`.
     pub status: TaskStatus,
-    /// Why.
+    /// Why the task ended.
     pub stop: StopReason,
     /// The final answer, byte for byte as the model wrote it.
     pub answer: Option<String>,
-    /// What happened, in a sentence, where there is no answer.
+    /// What happened, in a sentence, where the task has no answer to give.
     pub message: Option<String>,
-    /// Who spoke.
+    /// The name of the backend that gave the last reply, else of the first that was to be asked; `none` where none was needed.
     pub backend: String,
     /// The model, as it names itself.
     pub model: Option<String>,
-    /// Turns used.
+    /// How many replies of the model were taken as turns, 0 to 8.
     pub turns: u32,
     /// Tool calls, in order.
     pub calls: Vec<CallRecord>,
@@ -424,13 +424,13 @@ pub struct Outcome {
 pub enum TaskEvent {
     /// The brain is hydrated, the session begins.
     Started {
-        /// The task.
+        /// The task's name, as in [`Outcome::task`].
         task: TaskId,
-        /// The brain.
+        /// The brain that the task runs on.
         brain: BrainId,
-        /// Its version.
+        /// The brain's version before the task's step.
         version: u64,
-        /// Who will speak.
+        /// The name of the backend that is asked first.
         backend: String,
     },
     /// The model is asked.
@@ -440,47 +440,47 @@ pub enum TaskEvent {
         /// How many there can be.
         of: u32,
     },
-    /// A try failed.
+    /// One attempt at a backend failed.
     Retry {
-        /// Who failed.
+        /// The name of the backend that failed.
         backend: String,
-        /// How.
+        /// The name of the error's class, as [`ErrorClass::name`](crate::backend::ErrorClass::name) has it.
         class: String,
         /// How long until the next try; nothing where there is none.
         wait_millis: Option<u64>,
     },
-    /// The model answered.
+    /// The model gave a reply. Whether it is legal is not decided yet.
     Reply {
-        /// The turn.
+        /// The turn that the reply ends, from 1.
         turn: u32,
-        /// What it wrote.
+        /// The whole reply as the model wrote it.
         text: Arc<str>,
         /// How long it took.
         millis: u64,
     },
     /// The reply was not a legal one, and the model is told.
     Nudge {
-        /// The turn.
+        /// The turn of the reply that was not legal, from 1.
         turn: u32,
         /// What it is told.
         text: Arc<str>,
     },
-    /// A tool runs.
+    /// A tool is about to run. A call that is refused has no such event, only a result.
     ToolCall {
-        /// The turn.
+        /// The turn of the reply that asks for the call, from 1.
         turn: u32,
-        /// The tool.
+        /// The tool's name; the task may use it.
         tool: String,
-        /// Its arguments.
+        /// The arguments as the model gave them, before they are checked against the tool's schema.
         args: serde_json::Value,
     },
     /// A tool is done.
     ToolResult {
-        /// The turn.
+        /// The turn of the reply that asked for the call, from 1.
         turn: u32,
-        /// The tool.
+        /// The tool's name; a refused call may name a tool that does not exist.
         tool: String,
-        /// How it went.
+        /// Whether the tool succeeded, failed, or was not run at all.
         status: EvidenceStatus,
         /// What happened, in a line.
         summary: String,
@@ -489,14 +489,14 @@ pub enum TaskEvent {
     },
     /// A skill was written, changed or archived.
     SkillWritten {
-        /// The skill.
+        /// The skill that was changed, by its name.
         slug: Slug,
-        /// What was done.
+        /// Whether it was created, changed or archived.
         change: SkillChange,
     },
     /// The brain has moved.
     Settled {
-        /// The version now.
+        /// The brain's version after the step; the version before it, where the step changed nothing.
         version: u64,
         /// The bundle hash now.
         after: crate::ids::Digest,

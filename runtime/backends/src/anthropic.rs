@@ -1,4 +1,4 @@
-//! Anthropic's Messages.
+//! Anthropic's Messages API as a backend.
 
 use async_trait::async_trait;
 use serde::Serialize;
@@ -63,7 +63,6 @@ impl Anthropic {
     }
 }
 
-/// What is posted.
 #[derive(Debug, Serialize)]
 struct Request<'a> {
     model: &'a str,
@@ -126,7 +125,7 @@ fn add_paragraph(text: &mut String, paragraph: &str) {
     text.push_str(paragraph);
 }
 
-/// The wire format.
+/// The frames of the Messages API, whole and streamed.
 struct Messages;
 
 impl Dialect for Messages {

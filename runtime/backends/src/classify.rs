@@ -164,8 +164,8 @@ const POLICY_WORDS: &[&str] =
 const MODEL_NAMES: &[&str] = &["model_not_found", "model_not_available"];
 const MODEL_WORDS: &[&str] = &["is not a valid model", "model not found"];
 
-/// The class of a failure with this status; a status below 400 means that the error came inside a good
-/// response.
+/// The class of a failure with this status; a status below 400 means that the error came inside
+/// a response that was good by its status.
 pub(super) fn class_of(status: u16, fault: &Fault) -> ErrorClass {
     let status = if status < 300 { fault.implied_status() } else { status };
     let broke = || fault.is_named(BILLING_NAMES) || fault.mentions(BILLING_WORDS);

@@ -175,7 +175,7 @@ fn without_patterns(schema: &Value) -> Value {
     }
 }
 
-/// The wire format.
+/// The frames of the Chat Completions API, whole and streamed.
 struct ChatCompletions;
 
 impl Dialect for ChatCompletions {

@@ -18,9 +18,9 @@ pub(super) enum Quirk {
     NoSchema = 1,
     /// `max_completion_tokens` in the place of `max_tokens`.
     CompletionTokens = 2,
-    /// No temperature.
+    /// The request has no temperature.
     NoTemperature = 4,
-    /// No `stream_options`.
+    /// The request has no `stream_options`, so no token counts come with a stream.
     NoStreamOptions = 8,
 }
 

@@ -2,7 +2,6 @@
 //!
 //! Pure: bytes in, events out. A chunk may end anywhere, in the middle of a character too.
 
-/// One event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Event {
     /// Its `event:` name; empty where it has none.

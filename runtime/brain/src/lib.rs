@@ -10,7 +10,7 @@
 //! | [`tuning`] | `tuning.json`: constants of the runtime that a brain may change |
 //!
 //! It knows nothing of models, tools and tasks: a step is whatever its caller put into a [`Draft`](brain::Draft). Every
-//! call blocks.
+//! call blocks the thread that makes it.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -49,7 +49,7 @@
 //!
 //! # Features
 //!
-//! None.
+//! The crate has no features.
 
 use herm_core::{clock, error, fsio, ids, layout, redact, text};
 use herm_skills as skill;

@@ -1,9 +1,8 @@
 //! The part of the runtime that can be swapped: which implementation of each component a brain runs
 //! with, and the constants they go by. Plain data; the components themselves stand where they work.
 //!
-//! A brain carries its tuning in `tuning.json`, as part of its bundle: whoever changes it makes a step
-//! with a receipt, and can undo it. Without the file everything is as built. The format is described
-//! in `docs/reference/tuning.md`.
+//! A brain carries its tuning in `tuning.json`, as part of its bundle: a change of it is a step with a receipt, and can
+//! be undone. Without the file everything is as built. `docs/reference/tuning.md` describes the format.
 
 use std::collections::BTreeMap;
 
@@ -63,23 +62,23 @@ pub enum SearchRanking {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Component {
-    /// [`Compressor`].
+    /// The [`Compressor`]: what makes a long conversation shorter.
     Compressor,
-    /// [`Selector`].
+    /// The [`Selector`]: which skills the prompt shows.
     Selector,
-    /// [`ReplyPolicy`].
+    /// The [`ReplyPolicy`]: what is taken for JSON in a reply.
     Replies,
-    /// [`SearchRanking`].
+    /// The [`SearchRanking`]: the order of a search's hits.
     Ranking,
     /// Who speaks, by a name in the operator's configuration.
     Backend,
 }
 
 impl Component {
-    /// All of them.
+    /// Every component that a tuning can name.
     pub const ALL: [Self; 5] = [Self::Compressor, Self::Selector, Self::Replies, Self::Ranking, Self::Backend];
 
-    /// The stable name.
+    /// The name that `tuning.json` has for it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Compressor => "compressor",
@@ -153,7 +152,7 @@ pub struct Tuning {
     /// Who speaks, where the task and the operator do not say.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backend: Option<String>,
-    /// Turns at most.
+    /// The most turns a task may take, from 1 to 8; a task may ask for fewer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub turns: Option<u8>,
     /// Bytes of the conversation at most.
@@ -223,7 +222,7 @@ struct File {
 }
 
 impl Tuning {
-    /// Reads `tuning.json`.
+    /// Reads and checks `tuning.json`. An error of kind `InvalidInput` says which entry is wrong.
     pub fn parse(bytes: &[u8]) -> Result<Self> {
         let bad = |what: String| {
             Error::invalid(format!("tuning.json: {what}"))

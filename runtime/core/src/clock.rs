@@ -61,16 +61,16 @@ impl<'de> serde::Deserialize<'de> for Timestamp {
 
 /// Where "now" comes from.
 pub trait Clock: Send + Sync + fmt::Debug {
-    /// The present moment.
+    /// The present moment, to the millisecond. It may be earlier than at the call before.
     fn now(&self) -> Timestamp;
 }
 
-/// The machine's clock.
+/// The clock of the machine, in milliseconds since 1970.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemClock;
 
 impl Clock for SystemClock {
-    #[expect(clippy::disallowed_methods, reason = "this is the door")]
+    #[expect(clippy::disallowed_methods, reason = "the clock is read here")]
     fn now(&self) -> Timestamp {
         let millis = match SystemTime::now().duration_since(UNIX_EPOCH) {
             Ok(after) => i64::try_from(after.as_millis()).unwrap_or(i64::MAX),

@@ -103,7 +103,7 @@ impl Error {
         self
     }
 
-    /// Adds the cause.
+    /// Adds the error that caused this one; [`source`](std::error::Error::source) returns it.
     #[must_use]
     pub fn because(mut self, source: impl std::error::Error + Send + Sync + 'static) -> Self {
         self.source = Some(Box::new(source));
@@ -137,8 +137,8 @@ impl Error {
     /// Whether the machine lacks something for now that it may have again: room on the disk, descriptors, memory, a lock or
     /// a lease that another process holds. The same call may work later, without anyone changing the input.
     ///
-    /// Missing permissions, a read-only file system and what SQLite forbids are not: waiting does not mend them. Nor is any
-    /// other conflict.
+    /// Missing permissions, a read-only file system and what SQLite forbids are not: waiting does not mend them. Other
+    /// conflicts do not count either.
     pub fn is_passing(&self) -> bool {
         let may_pass = self.is_passing || self.source.as_deref().is_some_and(passes);
         may_pass && matches!(self.kind, ErrorKind::Unavailable | ErrorKind::Conflict)

@@ -25,7 +25,7 @@ pub const SKILLS_DIR: &str = "skills";
 pub const ARCHIVE_DIR: &str = "skills/.archive";
 /// The telemetry sidecar, written from `memory.db`.
 pub const USAGE_SIDECAR: &str = "skills/.usage.json";
-/// Read-only shared knowledge.
+/// Shared knowledge that tasks can read and not write.
 pub const PATTERNS_DIR: &str = "patterns";
 /// SQLite: messages, facts, task log, usage, and the settle journal.
 pub const DATABASE: &str = "memory.db";
@@ -33,13 +33,13 @@ pub const DATABASE: &str = "memory.db";
 pub const DATABASE_LOG: &str = "memory.db-wal";
 /// The lock: bundle hash, version, parts.
 pub const LOCK: &str = "bundle.lock.json";
-/// The receipt tape.
+/// The receipt log: one signed receipt a line, written from `memory.db`.
 pub const RECEIPTS: &str = "receipts.ndjson";
-/// The evolver's evidence.
+/// A reserved name: evidence is in `memory.db`, and a file with this name in a brain is ignored.
 pub const EVIDENCE: &str = "evidence.sqlite";
 /// What is not content: temporaries and caches.
 pub const INTERNAL_DIR: &str = ".herm";
-/// The cached survey.
+/// What the last survey of the files found, so that the next open reads only what changed.
 pub const SURVEY_CACHE: &str = ".herm/survey";
 /// What the skills said when they were last indexed.
 pub const INDEX_CACHE: &str = ".herm/index";
@@ -56,14 +56,14 @@ pub const PRUNED_DIRS: [&str; 4] = [".git", ".github", ".hub", ".archive"];
 /// The largest file a brain may hold.
 pub const MAX_FILE_BYTES: u64 = 16 << 20;
 
-/// Where brains live.
+/// Where brains, their locks, keys and snapshots are on this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layout {
     brains: PathBuf,
 }
 
 impl Layout {
-    /// Brains below `brains`.
+    /// The layout below the directory `brains`, which need not exist yet.
     pub fn new(brains: impl Into<PathBuf>) -> Self {
         Self { brains: brains.into() }
     }
@@ -114,8 +114,8 @@ impl Layout {
         self.brains.join(".aside")
     }
 
-    /// The newest snapshot of a brain that this machine has seen. It stands beside the brains: it must
-    /// outlive them.
+    /// The newest snapshot of a brain that this machine has seen. It stands beside the brains, for
+    /// it must outlive them.
     pub fn last_seen_snapshot(&self, id: &BrainId) -> PathBuf {
         self.brains.join(".seen").join(format!("{id}.json"))
     }
@@ -125,7 +125,8 @@ impl Layout {
         self.brains.join(".operator").join("book.db")
     }
 
-    /// The signed word that keys of callers were made. It stands beside the brains, not in the book: it must outlive it.
+    /// The signed word that keys of callers were made. It stands beside the brains, not in the server database: it
+    /// must outlive the database.
     pub fn keys_marker(&self) -> PathBuf {
         self.brains.join(".keys-made.json")
     }

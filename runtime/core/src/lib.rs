@@ -40,7 +40,7 @@
 //!
 //! # Features
 //!
-//! None.
+//! The crate has no features.
 
 pub mod clock;
 pub mod error;

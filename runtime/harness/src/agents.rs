@@ -46,7 +46,7 @@ impl Calls {
 
 impl Waits {
     /// Notes a call of one brain to another, unless the other waits for it already: through however many others, and
-    /// whoever's tasks they are.
+    /// no matter whose tasks they are.
     fn begin(&self, from: &BrainId, to: &BrainId) -> Result<Waiting<'_>> {
         let mut calls = self.calls();
         if calls.reach(to, from) {

@@ -110,13 +110,13 @@ impl HarnessBuilder {
         self
     }
 
-    /// The tools.
+    /// The tools that tasks may be given, instead of those so far; none unless said.
     pub fn toolbox(mut self, toolbox: Toolbox) -> Self {
         self.toolbox = toolbox;
         self
     }
 
-    /// One more tool.
+    /// Adds a tool; an error where its name is taken or not of the allowed form.
     pub fn tool(mut self, tool: impl Tool) -> Result<Self> {
         self.toolbox.add(Arc::new(tool))?;
         Ok(self)
@@ -234,8 +234,8 @@ impl HarnessBuilder {
         self
     }
 
-    /// Whether inline shell of skills runs: only in skills that people wrote and no agent has changed.
-    /// Off, unless said.
+    /// Whether inline shell of skills runs: only in skills that people wrote and no agent has changed. It is
+    /// off unless this says otherwise.
     pub fn inline_shell(mut self, inline_shell: bool) -> Self {
         self.surroundings.inline_shell = inline_shell;
         self
@@ -285,8 +285,8 @@ impl HarnessBuilder {
         self
     }
 
-    /// Who runs programs that stand in for tools: see [`crate::tuning`]. Nobody, unless said; such tools are
-    /// then not there.
+    /// Who runs programs that stand in for tools: see [`crate::tuning`]. Nobody, unless said; such tools
+    /// are then not there.
     pub fn programs(mut self, programs: Arc<dyn ProgramRunner>) -> Self {
         self.programs = Some(programs);
         self
@@ -375,7 +375,7 @@ fn with_embedded(router: Router) -> Router {
     router.embedded(Arc::new(herm_backends::Reflex))
 }
 
-/// In a build without `reflex`, whoever runs a task must have given a backend.
+/// In a build without `reflex`, the router must have a backend for every task.
 #[cfg(not(feature = "reflex"))]
 fn with_embedded(router: Router) -> Router {
     router

@@ -39,13 +39,13 @@ impl FeedbackFrom {
 /// What is said of the answer of a task.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TaskFeedback {
-    /// The task.
+    /// The task whose answer is judged; it must be one of the brain's.
     pub task: TaskId,
     /// How good its answer was.
     pub value: OutcomeValue,
     /// Why, in at most 500 characters.
     pub note: Option<String>,
-    /// Who says it.
+    /// Who judges: of the reports on a task, the source that ranks highest decides.
     pub from: FeedbackFrom,
 }
 

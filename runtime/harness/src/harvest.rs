@@ -17,7 +17,7 @@ use crate::tool::{SessionEnv, WorkingCopy, with_working_copy};
 
 impl Harness {
     /// Learns from an outcome that came after its task, as a step of its own. `None` where there is nothing to learn: what
-    /// one subscriber said is no example for others, and a transcript that is not kept any more has none.
+    /// one subscriber said is not an example for others, and a transcript that is not kept any more has none.
     pub(super) async fn learn_from(
         &self,
         id: &BrainId,

@@ -58,6 +58,7 @@ mod maintain;
 mod pool;
 mod rehearsals;
 mod rehearse;
+mod rehearse_change;
 mod replay;
 #[cfg(feature = "snapshot")]
 mod snapshots;
@@ -74,6 +75,7 @@ pub use evolve::EvolverOptions;
 pub use feedback::{FeedbackFrom, FeedbackResult, TaskFeedback, give_feedback};
 pub use maintain::{CuratorOptions, MaintenanceCounters, MaintenanceReport, SessionHook};
 pub use rehearse::{AnswerRater, RehearsalCalls, RehearsalOptions, RehearsalReport, RehearsedTask};
+pub use rehearse_change::{ChangeRehearsal, RehearsedChange};
 pub use replay::rerun;
 pub use replay::{ReplayReport, replay, replay_with_backend};
 #[cfg(feature = "snapshot")]
@@ -141,7 +143,6 @@ pub(crate) struct Inner {
     trial_policy: TrialPolicy,
     /// Rehearsals that run by themselves.
     rehearsals: Option<Rehearsals>,
-    /// What maintenance changed.
     counted: maintain::AtomicCounters,
     /// Who looks at brains after their sessions; nobody, unless said.
     after: Option<Arc<dyn SessionHook>>,
@@ -163,8 +164,8 @@ impl Harness {
     }
 
     /// Runs a task on a brain. Tasks of one brain run one at a time, first come first served;
-    /// different brains run side by side. Dropping the future leaves the brain before or after the
-    /// step, never between.
+    /// different brains run side by side. Dropping the future leaves the brain before or after
+    /// the step, never between.
     pub async fn run(&self, id: &BrainId, task: Task) -> Result<Outcome> {
         self.run_with(id, task, RunOptions::default()).await
     }
@@ -174,7 +175,7 @@ impl Harness {
         &self.inner.layout
     }
 
-    /// The tools.
+    /// All tools of the harness; a brain's whitelist and the permissions decide which of them a task may use.
     pub fn toolbox(&self) -> &Toolbox {
         &self.inner.toolbox
     }

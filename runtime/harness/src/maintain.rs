@@ -229,8 +229,8 @@ impl Inner {
         taking.await.map_err(|_| Error::internal("taking in skills was interrupted"))?
     }
 
-    /// Maintains the brain of a task that is done, lets go of its place, and closes brains that
-    /// weigh too much.
+    /// Maintains the brain of a task that is done, lets go of its place, and closes brains
+    /// that weigh too much.
     pub(super) fn maintain_place(self: &Arc<Self>, mut place: BrainGuard, wanting: Waiter) {
         let mut id = None;
         if let Some(brain) = place.as_mut() {

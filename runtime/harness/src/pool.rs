@@ -71,8 +71,8 @@ impl Pool {
         (place, wanting)
     }
 
-    /// Takes out the brains that were unused the longest, until the rest fits the budget. Whoever
-    /// gets them closes them; their places stay held until then.
+    /// Takes out the brains that were unused the longest, until the rest fits the budget. The caller
+    /// closes them; their places stay held until then.
     pub(super) fn overweight(&self) -> Vec<(BrainGuard, BrainId)> {
         let slots = self.slots();
         let mut total: usize = slots.values().map(|slot| slot.bytes.load(Ordering::SeqCst)).sum();
@@ -115,7 +115,7 @@ impl Pool {
     /// Forgets places that hold nothing and that nobody wants.
     pub(super) fn tidy(&self) {
         let mut slots = self.slots();
-        // Whoever wants a place has counted itself under this same lock.
+        // A caller that wants a place has counted itself under this same lock.
         slots.retain(|_, slot| {
             slot.wanted.load(Ordering::SeqCst) > 0 || slot.brain.try_lock().map_or(true, |brain| brain.is_some())
         });

@@ -17,6 +17,9 @@ use crate::ids::{BrainId, Slug};
 use crate::layout;
 use crate::session::{CancelToken, role_has_checks};
 
+/// Fewer pairs decide nothing: a change is rehearsed at once or not at all.
+const FEWEST_PAIRS: usize = 8;
+
 /// What a process remembers of the rehearsals that it began.
 #[derive(Debug)]
 pub(super) struct Rehearsals {
@@ -25,14 +28,15 @@ pub(super) struct Rehearsals {
     brains: Mutex<HashMap<BrainId, BrainRehearsals>>,
     /// Each asks a model twice a task: one brain at a time.
     turn: Semaphore,
-    /// Ends them all.
+    /// Ends all rehearsals at shutdown.
     cancel: CancelToken,
 }
 
 #[derive(Debug, Default)]
 struct BrainRehearsals {
     /// Tasks that were tried for a skill, also those that it did not fit: they cost something, too.
-    tried: BTreeMap<Slug, usize>,
+    /// Changes that wait are counted by their ids.
+    tried: BTreeMap<String, usize>,
     worker: Option<JoinHandle<()>>,
     /// Whether there was a task since the worker last looked.
     again: bool,
@@ -54,9 +58,9 @@ impl Rehearsals {
         self.brains.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many tasks are left for a skill of which `known` were rehearsed, by this process or an earlier one.
-    fn left(&self, id: &BrainId, skill: &Slug, known: usize) -> usize {
-        let tried = self.brains().get(id).and_then(|brain| brain.tried.get(skill).copied()).unwrap_or_default();
+    /// How many tasks are left for a skill or a change of which `known` were rehearsed, by this process or an earlier one.
+    fn left(&self, id: &BrainId, what: &str, known: usize) -> usize {
+        let tried = self.brains().get(id).and_then(|brain| brain.tried.get(what).copied()).unwrap_or_default();
         self.most_tasks.saturating_sub(tried.max(known))
     }
 
@@ -71,9 +75,9 @@ impl Rehearsals {
         again
     }
 
-    fn count(&self, id: &BrainId, skill: &Slug, known: usize, tasks: usize) {
+    fn count(&self, id: &BrainId, what: &str, known: usize, tasks: usize) {
         let mut brains = self.brains();
-        let tried = brains.entry(id.clone()).or_default().tried.entry(skill.clone()).or_default();
+        let tried = brains.entry(id.clone()).or_default().tried.entry(what.to_owned()).or_default();
         *tried = (*tried).max(known) + tasks;
     }
 }
@@ -122,20 +126,58 @@ impl Inner {
         let Ok(_turn) = rehearsals.turn.acquire().await else { return Ok(()) };
         let harness = Harness { inner: Arc::clone(self) };
         for due in self.due_rehearsals(id).await? {
-            let left = rehearsals.left(id, &due.skill, due.known).min(due.kept);
+            let left = rehearsals.left(id, due.skill.as_str(), due.known).min(due.kept);
             if left == 0 || rehearsals.cancel.is_cancelled() {
                 continue;
             }
             let options = RehearsalOptions { most_tasks: left, ..RehearsalOptions::default() };
             let report = harness.rehearse_until(id, &due.skill, &options, None, &rehearsals.cancel).await?;
             let tried = report.tasks.len() + report.unfit + report.unrated.len();
-            rehearsals.count(id, &due.skill, due.known, tried);
+            rehearsals.count(id, due.skill.as_str(), due.known, tried);
             tracing::info!(
                 brain = %id, skill = %due.skill, tasks = report.tasks.len(), micro_usd = report.micro_usd,
                 ended = report.ended.as_ref().map(|ended| ended.state.name()), "a skill was rehearsed"
             );
         }
+        self.rehearse_changes(id, rehearsals).await
+    }
+
+    /// Rehearses changes that wait for a person, once there are enough kept tasks for the pairs to decide.
+    async fn rehearse_changes(self: &Arc<Self>, id: &BrainId, rehearsals: &Rehearsals) -> Result<()> {
+        let harness = Harness { inner: Arc::clone(self) };
+        let (changes, kept) = self.due_changes(id).await?;
+        for change in changes {
+            let left = rehearsals.left(id, &change, 0);
+            let is_due = left == rehearsals.most_tasks && left >= FEWEST_PAIRS && kept >= left;
+            if !is_due || rehearsals.cancel.is_cancelled() {
+                continue;
+            }
+            let options = RehearsalOptions { most_tasks: left, ..RehearsalOptions::default() };
+            let done = harness.rehearse_change_until(id, &change, &options, None, &rehearsals.cancel).await?;
+            if rehearsals.cancel.is_cancelled() {
+                break;
+            }
+            rehearsals.count(id, &change, 0, left);
+            tracing::info!(
+                brain = %id, change, tasks = done.report.tasks.len(), micro_usd = done.report.micro_usd,
+                came = ?done.came, "a change that waits was rehearsed"
+            );
+        }
         Ok(())
+    }
+
+    /// The changes that wait and can be rehearsed, and how many tasks are kept.
+    async fn due_changes(&self, id: &BrainId) -> Result<(Vec<String>, usize)> {
+        let (layout, id) = (self.layout.clone(), id.clone());
+        blocking(move || {
+            let reader = Reader::open(&layout, &id)?;
+            let waiting = super::rehearse_change::waiting(&reader)?;
+            if waiting.is_empty() || !has_checks(&reader)? {
+                return Ok((Vec::new(), 0));
+            }
+            Ok((waiting, reader.rated_tasks(super::rehearse::MOST_KEPT)?.len()))
+        })
+        .await
     }
 
     /// The skills on trial in a brain whose role has checks, with the tasks there are to rehearse.

@@ -4,8 +4,8 @@
 //! Each run is in a copy of the brain, taken back to before the task, which is removed again; no task of it is settled.
 //! Tools that only read run; every other call is answered from the transcript of the task. A call that the transcript
 //! does not have is refused, and the pair says nothing: the run that calls as the task did would always be the better
-//! one. The role's checks say how good an answer is: a role without checks cannot be rehearsed, unless an
-//! [`AnswerRater`] says it.
+//! one. The role's checks say how good an answer is: a role without checks cannot be rehearsed, unless
+//! an [`AnswerRater`] says it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -29,6 +29,7 @@ use crate::memory::{Arm, EvidenceStatus, RatedTask, Trial, TrialState, TrialTask
 use crate::session::exemplar::file::{self, EXAMPLES_FILE};
 use crate::session::machine::ToolCall;
 use crate::session::{CancelToken, FinishedTask, LiveTools, TaskRun, ToolExecutor, Transcript};
+use crate::skill::change::SkillUpdate;
 use crate::skill::{CreatedBy, Files as _, store};
 use crate::task::{LearningOptions, StopReason, TaskLimits, TaskStatus};
 use crate::tool::{
@@ -80,7 +81,7 @@ pub trait AnswerRater: std::fmt::Debug + Send + Sync {
 /// One task that ran twice.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RehearsedTask {
-    /// The task.
+    /// The name of the task, as its transcript has it.
     pub task: String,
     /// Its outcome with the skill, from 0 to 1.
     pub with: f64,
@@ -92,7 +93,7 @@ pub struct RehearsedTask {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RehearsalReport {
-    /// The skill.
+    /// The skill that was rehearsed.
     pub skill: Slug,
     /// The tasks that ran twice.
     pub tasks: Vec<RehearsedTask>,
@@ -147,7 +148,7 @@ impl ToolExecutor for CarefulTools {
 
 /// The files of a skill, main file first.
 #[derive(Debug, Clone)]
-struct SkillFiles {
+pub(super) struct SkillFiles {
     slug: Slug,
     main: String,
     support: Vec<(String, Vec<u8>)>,
@@ -171,8 +172,18 @@ impl SkillFiles {
         Ok(Self { slug: slug.clone(), main, support })
     }
 
-    /// The same for a run of a task: an example that the task itself left would give it the answer. None where nothing
-    /// else is left.
+    /// The same behind a change.
+    pub(super) fn changed(&self, change: &SkillUpdate) -> Self {
+        let mut files = Self { main: change.content.clone(), ..self.clone() };
+        for (name, content) in &change.support {
+            files.support.retain(|(known, _)| known != name);
+            files.support.extend(content.iter().map(|content| (name.clone(), content.clone().into_bytes())));
+        }
+        files
+    }
+
+    /// The same for a run of a task: an example that the task itself left would give it the answer. None where
+    /// nothing else is left.
     fn for_task(&self, task: &TaskId) -> Result<Option<Self>> {
         let mut files = self.clone();
         for (_, content) in files.support.iter_mut().filter(|(name, _)| name == EXAMPLES_FILE) {
@@ -315,6 +326,30 @@ impl Harness {
         self.with_brain(id, move |brain| inner.conclude_trials(brain, TrialScope::New).map(drop)).await?;
         let (layout, id_too, slug) = (self.layout().clone(), id.clone(), skill.clone());
         let plan = blocking(move || Plan::read(&layout, &id_too, &slug)).await?;
+        let (mut report, rows) = self.run_plan(id, options, rater, cancel, plan).await?;
+        let (slug, counters) = (skill.clone(), Arc::clone(&self.inner));
+        let (summary, ended) = self
+            .with_brain(id, move |brain| {
+                brain.write_trials(|writer| rows.iter().try_for_each(|row| writer.add_task(row).map(drop)))?;
+                let concluded = pass::conclude_rehearsals(brain, &slug)?;
+                counters.counted.count_trials(&concluded);
+                let pairs = paired::pairs_of(&brain.trial_tasks(&slug)?);
+                Ok((paired::summarise(&pairs), concluded.ended.into_iter().next()))
+            })
+            .await?;
+        (report.summary, report.ended) = (summary, ended);
+        Ok(report)
+    }
+
+    /// Runs a plan in a scratch directory that is removed again: what was found, and the rows that say so.
+    pub(super) async fn run_plan(
+        &self,
+        id: &BrainId,
+        options: &RehearsalOptions,
+        rater: Option<&dyn AnswerRater>,
+        cancel: &CancelToken,
+        plan: Plan,
+    ) -> Result<(RehearsalReport, Vec<TrialTask>)> {
         let chain = self.backend_chain(id, options.backend.as_deref(), plan.backend.as_deref())?;
         if options.most_micro_usd.is_some()
             && let Some(free) = chain.backends.iter().find(|backend| backend.capabilities().price.is_none())
@@ -329,19 +364,7 @@ impl Harness {
         let stage = Stage { harness: self, id, chain: &chain, options, rater, cancel, workspace: &workspace };
         let done = stage.run(plan).await;
         fsio::remove_tree(&workspace)?;
-        let (mut report, rows) = done?;
-        let (slug, counters) = (skill.clone(), Arc::clone(&self.inner));
-        let (summary, ended) = self
-            .with_brain(id, move |brain| {
-                brain.write_trials(|writer| rows.iter().try_for_each(|row| writer.add_task(row).map(drop)))?;
-                let concluded = pass::conclude_rehearsals(brain, &slug)?;
-                counters.counted.count_trials(&concluded);
-                let pairs = paired::pairs_of(&brain.trial_tasks(&slug)?);
-                Ok((paired::summarise(&pairs), concluded.ended.into_iter().next()))
-            })
-            .await?;
-        (report.summary, report.ended) = (summary, ended);
-        Ok(report)
+        done
     }
 }
 
@@ -379,9 +402,16 @@ impl Stage<'_> {
                 report.unfit += 1;
                 continue;
             };
-            let (with_it, without_it) = (files.clone(), files);
+            let without_it = plan.without.clone().map_or_else(
+                || Ok(Some(Without::Skill(files.clone()))),
+                |before| before.for_task(&task).map(|before| before.map(Without::Change)),
+            )?;
+            let Some(without_it) = without_it else {
+                report.unfit += 1;
+                continue;
+            };
             let left = self.left(&report);
-            let (at, with) = self.run_again(&rated, &skill, left, move |brain| with_it.put(brain)).await?;
+            let (at, with) = self.run_again(&rated, &skill, left, move |brain| files.put(brain)).await?;
             report.micro_usd += with.micro_usd;
             if self.cancel.is_cancelled() || with.out_of_money {
                 break;
@@ -395,7 +425,7 @@ impl Stage<'_> {
                 continue;
             };
             let left = self.left(&report);
-            let (_, without) = self.run_again(&rated, &skill, left, move |brain| without_it.take_away(brain)).await?;
+            let (_, without) = self.run_again(&rated, &skill, left, move |brain| without_it.put(brain)).await?;
             report.micro_usd += without.micro_usd;
             if self.cancel.is_cancelled() || without.out_of_money {
                 break;
@@ -513,20 +543,44 @@ impl Stage<'_> {
     }
 }
 
-/// What a rehearsal begins with, read beside whoever holds the brain.
-struct Plan {
-    files: SkillFiles,
+/// What the run "without" has in place of what is rehearsed.
+enum Without {
+    /// No such skill.
+    Skill(SkillFiles),
+    /// The skill as it was before its change.
+    Change(SkillFiles),
+}
+
+impl Without {
+    fn put(&self, brain: &mut Brain) -> Result<()> {
+        match self {
+            Self::Skill(files) => files.take_away(brain),
+            Self::Change(before) => before.put(brain),
+        }
+    }
+}
+
+/// What a rehearsal begins with, read while others may hold the brain.
+pub(super) struct Plan {
+    /// The skill, as the runs "with" have it.
+    pub(super) files: SkillFiles,
+    /// The skill as the runs "without" have it, where a change of it is rehearsed; they have none otherwise.
+    pub(super) without: Option<SkillFiles>,
     /// The tasks to run, those that matched the skill in its trial first, then the newest.
     tasks: Vec<RatedTask>,
     /// What earlier rehearsals found.
-    pairs: Vec<ScorePair>,
+    pub(super) pairs: Vec<ScorePair>,
     /// The backend that the brain names.
     backend: Option<String>,
 }
 
 impl Plan {
     fn read(layout: &Layout, id: &BrainId, skill: &Slug) -> Result<Self> {
-        let reader = Reader::open(layout, id)?;
+        Self::of_skill(&Reader::open(layout, id)?, skill)
+    }
+
+    pub(super) fn of_skill(reader: &Reader, skill: &Slug) -> Result<Self> {
+        let id = reader.id();
         let usage = reader.usage()?.remove(skill);
         if usage.is_none_or(|usage| usage.created_by != CreatedBy::Agent || usage.pinned) {
             return Err(Error::not_found(format!("skill {skill} of brain {id} is not one that the agent learned"))
@@ -539,7 +593,8 @@ impl Plan {
         tasks.retain(|rated| !done.contains(&rated.task));
         tasks.sort_by_key(|rated| !matched.contains(&rated.task));
         Ok(Self {
-            files: SkillFiles::read(&reader, skill)?,
+            files: SkillFiles::read(reader, skill)?,
+            without: None,
             tasks,
             pairs: paired::pairs_of(&known),
             backend: reader.manifest()?.and_then(|manifest| manifest.backend),

@@ -1,5 +1,5 @@
-//! Replaying a receipt: the brain as it was before, the same words, the same tools, and then the same
-//! hash, or not.
+//! Replaying a receipt: the brain as it was before, the same words, the same tools, and then the
+//! same hash, or not.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -36,7 +36,7 @@ use crate::tool::{
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ReplayReport {
-    /// The receipt.
+    /// The number of the receipt that was replayed.
     pub seq: u64,
     /// The bundle hash before, of the receipt and of the rewound copy.
     pub before: Digest,
@@ -166,7 +166,7 @@ impl ToolExecutor for ReplayExecutor {
                 TELLS_OF_SUBSCRIBER.contains(&call.tool.as_str()).then(|| vec![Disclosure::Text(before.text.clone())])
             };
             if let Some(heard) = before.told.clone().or_else(told) {
-                // The desk is there for as long as the task is.
+                // The working copy is there for as long as the task is.
                 let _ = cx.with_working_copy(move |desk| desk.replay_disclosures(&heard)).await;
             }
             return before.clone();
@@ -298,7 +298,7 @@ pub async fn rerun(
         if before != after {
             transcript.tools = tools_by(&transcript.tools, before.as_deref(), after.as_deref(), toolbox);
         }
-        // A skill would be written by whoever spoke then.
+        // A skill would be written by the backend that answered then.
         transcript.learning = false;
         transcript.harvest = HarvestRule::Never;
         // The brain was changed: which skills are near is asked of the brain as it is now, by words.

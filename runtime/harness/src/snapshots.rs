@@ -33,9 +33,9 @@ pub enum PushTiming {
 /// How a harness keeps its brains in a store.
 #[derive(Debug, Clone)]
 pub struct SnapshotOptions {
-    /// Where.
+    /// Where snapshots go: a store, with the key that seals them where there is one.
     pub vault: Arc<Vault>,
-    /// When.
+    /// Whether a step is pushed before or after its answer.
     pub pushing: PushTiming,
     /// For how long a brain is leased; without one, operators find out about each other when they push.
     pub lease: Option<Duration>,
@@ -61,11 +61,11 @@ impl SnapshotOptions {
 /// How pushes went since the harness began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
 pub struct SnapshotCounters {
-    /// Pushes that arrived.
+    /// Pushes that arrived in the store.
     pub pushed: u64,
     /// Bytes that were uploaded.
     pub bytes: u64,
-    /// Tries that failed.
+    /// Attempts that failed; one push may have several.
     pub failed: u64,
     /// Brains with a push under way or waiting.
     pub pending: u64,
@@ -552,7 +552,7 @@ impl Inner {
         }
     }
 
-    /// Takes back what lost; whether the step is in the history of what the store has all the same. Whoever slept
+    /// Takes back what lost; whether the step is in the history of what the store has all the same. A process that slept
     /// between a push and its answer cannot tell from the heads, for those may have been pruned.
     pub(super) async fn take_back(&self, id: &BrainId, place: &mut BrainGuard, step: &SettledStep) -> Result<bool> {
         let snapshots = self.snapshots()?;

@@ -21,7 +21,7 @@ use crate::skill::command;
 use crate::task::{ChangedSkill, Outcome, SettleMode, Task, TaskEvent, TaskLimits, TaskStatus};
 use crate::tool::{SessionEnv, SkillRules, TaskFrame, ToolContext, WorkingCopy, traced, with_working_copy};
 
-/// What a task has cost so far, for whoever pays also where no outcome comes of it. All clones are one.
+/// What a task has cost so far, so that a caller can charge for it where no outcome comes of it too. All clones are one.
 #[derive(Debug, Clone, Default)]
 pub struct TaskCost(Arc<AtomicU64>);
 
@@ -35,7 +35,7 @@ impl TaskCost {
 /// How a caller follows a task, and ends it early.
 #[derive(Debug, Clone, Default)]
 pub struct RunOptions {
-    /// Where events go.
+    /// The channel that events are sent to; none where nobody listens.
     pub events: Option<EventSender>,
     /// Ends the task early.
     pub cancel: CancelToken,
@@ -46,8 +46,8 @@ pub struct RunOptions {
     /// For how long a step that the machine cannot write now, a full disk for one, is tried again before the task is given
     /// up: what the model said was paid for.
     pub patience: Duration,
-    /// When the task has to be done, where that was fixed before, waiting included; otherwise its limits say it, from now
-    /// on.
+    /// When the task has to be done, where that was fixed before, waiting included; otherwise its limits
+    /// say it, from now on.
     pub until: Option<Instant>,
 }
 
@@ -203,7 +203,7 @@ impl Inner {
         serde_json::to_string(&delta).map_err(|source| Error::internal("the result is not JSON").because(source))
     }
 
-    /// Takes back a step that lost against another operator's, and says so. It is no loss where others went on from the
+    /// Takes back a step that lost against another operator's, and says so. It is not lost where others went on from the
     /// step itself: then it is in the store's history, and stays.
     async fn take_back_lost(
         self: &Arc<Self>,
@@ -244,7 +244,7 @@ impl Inner {
     fn after_task(self: &Arc<Self>, desk: Arc<Mutex<WorkingCopy>>, wanting: super::Waiter) {
         let place = match Arc::try_unwrap(desk) {
             Ok(desk) => desk.into_inner().unwrap_or_else(PoisonError::into_inner).into_place(),
-            // A tool that outstayed its time still holds the desk; the place is free when it is done.
+            // A tool that outstayed its time still holds the working copy; the place is free when it is done.
             Err(_) => return,
         };
         let inner = Arc::clone(self);
@@ -347,14 +347,14 @@ const SETTLE_WAITS: (Duration, Duration) = (Duration::from_millis(50), Duration:
 /// How a step that the machine cannot write now is tried again.
 #[derive(Clone)]
 pub(super) struct SettleRetry {
-    /// For how long.
+    /// How long the step is tried again.
     patience: Duration,
     /// Opens the brain, where a commit failed and nobody knows what the disk holds.
     open: Arc<dyn Fn() -> Result<Brain> + Send + Sync>,
 }
 
-/// Commits the step of a task. Once begun it is finished, whoever still waits. A step that failed for what the machine
-/// lacks, and is not in the brain, is tried again where that is asked for.
+/// Commits the step of a task. Once begun it is finished, even where nobody waits. A step that failed for what the
+/// machine lacks, and is not in the brain, is tried again where that is asked for.
 pub(super) async fn settle(
     desk: &Arc<Mutex<WorkingCopy>>,
     frame: &Arc<TaskFrame>,

@@ -147,7 +147,7 @@ impl Harness {
 }
 
 impl Inner {
-    /// What texts mean.
+    /// The embedding model and its uses; none where the harness was given no model.
     pub(super) fn meaning(&self) -> Option<Arc<Embeddings>> {
         self.vectors.as_ref().map(|vectors| Arc::clone(&vectors.meaning))
     }

@@ -62,7 +62,7 @@ pub enum Failure {
 /// An exchange that failed below HTTP; a status that says no is a response, not this.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TransportError {
-    /// What failed.
+    /// Whether it was the time, the request or the network.
     pub failure: Failure,
     /// What happened, with the host and the path, never the query.
     pub message: String,
@@ -246,7 +246,7 @@ pub struct Incoming {
 }
 
 impl Incoming {
-    /// The status.
+    /// The HTTP status code, such as 200 or 404.
     pub fn status(&self) -> u16 {
         self.response.status().as_u16()
     }

@@ -29,8 +29,8 @@ pub struct CuratorPolicy {
     pub stale_days: u32,
     /// Days without activity until it is archived.
     pub archive_days: u32,
-    /// Days on the shelf until a skill is archived that no task ever used or was shown. Unless said, such a skill is reported
-    /// and stays.
+    /// Days until a skill is archived that no task ever used or was shown. Unless said, such a skill is reported
+    /// and stays where it is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unshown_days: Option<u32>,
 }
@@ -56,7 +56,7 @@ impl CuratorPolicy {
     /// The same, where skills that no task ever had are archived after so many days.
     pub fn archiving_unshown(self, days: Option<u32>) -> Result<Self> {
         if days == Some(0) {
-            return Err(Error::invalid("a skill cannot be archived after 0 days on the shelf")
+            return Err(Error::invalid("a skill that no task had cannot be archived after 0 days")
                 .hint("180 days give a rare task time to come"));
         }
         Ok(Self { unshown_days: days, ..self })
@@ -86,9 +86,9 @@ impl CuratorPolicy {
 /// Activity at or before these moments is long ago.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cutoffs {
-    /// For staleness.
+    /// Last activity at or before this moment makes a skill stale.
     pub stale: Timestamp,
-    /// For the archive.
+    /// Last activity at or before this moment makes a skill go to the archive.
     pub archive: Timestamp,
 }
 
@@ -104,12 +104,12 @@ pub fn next_state(current: SkillState, last_activity: Option<Timestamp>, cutoffs
     }
 }
 
-/// One skill's way.
+/// A skill's move from one state to another.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Transition {
-    /// The skill.
+    /// The skill that moves, by its name.
     pub slug: Slug,
-    /// Where it was.
+    /// The state before the pass.
     pub from: SkillState,
     /// Where it is now.
     pub to: SkillState,
@@ -137,9 +137,9 @@ pub enum CuratorSkipReason {
 /// A skill that stays as it is.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct CuratorSkip {
-    /// The skill.
+    /// The skill that stays, by its name.
     pub slug: Slug,
-    /// Why.
+    /// Why the pass leaves it where it is.
     #[serde(flatten)]
     pub reason: CuratorSkipReason,
 }
@@ -147,9 +147,9 @@ pub struct CuratorSkip {
 /// What a pass would do, in name order.
 #[derive(Debug, Clone, PartialEq, Default, serde::Serialize)]
 pub struct CuratorPlan {
-    /// Skills that move.
+    /// The skills that become stale or active again, or go to the archive.
     pub transitioned: Vec<Transition>,
-    /// Skills that stay.
+    /// The skills that are old enough to move and stay, with the reason.
     pub skipped: Vec<CuratorSkip>,
     /// How the tasks went that had a skill of the agent's, by name. Nothing follows from it here: trials decide.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -162,7 +162,7 @@ pub struct CuratorPlan {
 /// How the tasks went that had a skill loaded, or in their prompt.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 pub struct SkillOutcomes {
-    /// The skill.
+    /// The skill that the tasks had.
     pub slug: Slug,
     /// How many came to which outcome.
     #[serde(flatten)]
@@ -175,7 +175,7 @@ pub struct SkillOutcomes {
 /// A skill that no task ever used or was shown.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct NeverUsedSkill {
-    /// The skill.
+    /// A skill of the agent's own, by its name.
     pub slug: Slug,
     /// For how many days it stands there.
     pub days: u64,
@@ -184,7 +184,7 @@ pub struct NeverUsedSkill {
 /// A skill with a record, as a pass looks at it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CuratedSkill {
-    /// Its record.
+    /// The counts and moments that the brain keeps of it.
     pub usage: SkillUsage,
     /// What the gate goes by.
     pub facts: SkillFacts,
@@ -294,8 +294,8 @@ pub struct CuratorReport {
     pub settled: Option<SettledStep>,
 }
 
-/// How many skills are due by their records alone: one that only its front matter pins counts, and does not move. Costs next
-/// to nothing.
+/// How many skills are due by their records alone: one that only its front matter pins counts, and does not move.
+/// Costs next to nothing.
 pub fn due(brain: &Brain, policy: CuratorPolicy) -> Result<u64> {
     let cutoffs = policy.tuned(&brain.tuning()?)?.cutoffs(brain.clock().now());
     let unshown = match policy.unshown_cutoff(brain.clock().now()) {

@@ -67,7 +67,7 @@ impl ModelError {
         self.kind
     }
 
-    /// What happened.
+    /// What happened, in a sentence without the hint.
     pub fn message(&self) -> &str {
         &self.message
     }

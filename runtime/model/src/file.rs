@@ -21,7 +21,7 @@ const MOST_HEADER: u64 = 64 << 20;
 /// How positions enter a head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Rotation {
-    /// Neighbours turn together.
+    /// Two numbers that are neighbours turn together.
     Neighbours,
     /// The first half turns with the second.
     Halves,
@@ -72,7 +72,7 @@ impl ModelFile {
             ModelError::invalid(format!("{} is not a GGUF model file", path.display()))
                 .hint("local models are GGUF files, such as SmolLM2-135M-Instruct.Q4_1.gguf")
         };
-        // Looked at first: opening a pipe waits for whoever writes to it.
+        // Looked at first: opening a pipe waits for a process that writes to it.
         if !path.metadata().map_err(absent)?.is_file() {
             return Err(stranger());
         }
@@ -99,7 +99,7 @@ impl ModelFile {
         Ok(file)
     }
 
-    /// Where it lies.
+    /// The path the file was opened with.
     pub fn path(&self) -> &Path {
         &self.path
     }

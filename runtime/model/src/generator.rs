@@ -40,7 +40,7 @@ pub struct Generator {
 /// What a model is asked.
 #[derive(Debug, Clone, Copy)]
 pub struct GenerationRequest<'q> {
-    /// The conversation.
+    /// The conversation so far, the newest message last.
     pub messages: &'q [Message<'q>],
     /// Which replies are legal, as a JSON Schema; `true` allows anything.
     pub legal: &'q serde_json::Value,
@@ -64,11 +64,11 @@ pub enum Finish {
 /// What a model said.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GeneratedReply {
-    /// The text.
+    /// What the model said, as far as it got.
     pub text: String,
-    /// Why it ended.
+    /// Whether the model was done, or a limit cut the reply off.
     pub finish: Finish,
-    /// What it took.
+    /// What it cost: tokens, and the time for finding the legal ones.
     pub effort: GenerationStats,
     /// Why it was not held to its schema, where it was not.
     pub free: Option<String>,

@@ -52,7 +52,7 @@ impl TokenizerEnv for Tokens {
 }
 
 impl Grammars {
-    /// Those over `vocabulary`.
+    /// The grammars over the tokens of `vocabulary`.
     pub(crate) fn new(vocabulary: &Arc<Vocabulary>) -> Result<Self> {
         let failed = |error: &dyn std::fmt::Display| ModelError::internal(format!("no grammar can be made: {error}"));
         let size = u32::try_from(vocabulary.len()).map_err(|error| failed(&error))?;

@@ -69,7 +69,7 @@ fn run<const M: usize>(work: &Work<'_>, out: &mut [f32]) {
     plain::<M>(work, out);
 }
 
-/// In plain words.
+/// The same product in plain code, for processors without AVX2.
 fn plain<const M: usize>(work: &Work<'_>, out: &mut [f32]) {
     let vectors = work.vectors::<M>();
     let rows = work.tiles.chunks_exact(work.blocks).zip(work.factors.chunks_exact(work.blocks));

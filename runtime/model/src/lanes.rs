@@ -67,8 +67,8 @@ pub(crate) fn gated(gate: &mut [f32], up: &[f32]) {
 /// Positions that are scored at once.
 pub(crate) const TOGETHER: usize = 16;
 
-/// What one head makes of the past. Keys lie in blocks of sixteen positions, number by number; values position
-/// by position.
+/// What one head makes of the past. Keys lie in blocks of sixteen positions, number by number; values
+/// lie position by position.
 pub(crate) struct Attention<'a> {
     /// The question of this position.
     pub(crate) query: &'a [f32],

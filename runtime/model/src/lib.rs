@@ -39,7 +39,7 @@
 //!
 //! # Features
 //!
-//! None.
+//! The crate has no features.
 
 mod error;
 mod file;

@@ -9,7 +9,7 @@ use crate::file::{ModelFile, Rotation, Shape};
 use crate::lanes::{self, Attention, TOGETHER};
 use crate::matrix::{Inputs, Matrix};
 
-/// One layer.
+/// The weights of one layer: attention and feed-forward.
 #[derive(Debug)]
 struct Layer {
     attn_norm: Vec<f32>,
@@ -73,7 +73,7 @@ pub(crate) struct Network {
 }
 
 impl Network {
-    /// Loads the weights.
+    /// Loads the weights of a checked file into memory.
     pub(crate) fn load(file: &ModelFile) -> Result<Self> {
         let shape = file.shape.clone();
         let scores = file.has("output.weight");
@@ -309,7 +309,7 @@ pub(crate) struct KvCache {
 }
 
 impl KvCache {
-    /// Nothing yet.
+    /// A cache for models of this shape, with no tokens yet.
     pub(crate) fn new(shape: &Shape) -> Self {
         let empty = LayerCache { heads: vec![Head::default(); shape.kv_heads] };
         Self { len: 0, tokens: Vec::new(), layers: vec![empty; shape.layers], wide: shape.head_width }

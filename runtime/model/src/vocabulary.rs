@@ -25,7 +25,7 @@ enum Kind {
     Control,
     /// A byte that no piece of text covers.
     Byte,
-    /// Stands for nothing.
+    /// A number that the vocabulary has no text for.
     Unused,
 }
 

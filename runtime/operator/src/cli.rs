@@ -51,7 +51,7 @@ pub(crate) struct Cli {
     /// Say nothing on standard error but errors
     #[arg(short, long, global = true, conflicts_with = "verbose")]
     pub(crate) quiet: bool,
-    /// What to do.
+    /// The subcommand with its arguments.
     #[command(subcommand)]
     pub(crate) command: Command,
 }
@@ -73,7 +73,7 @@ pub(crate) enum Command {
     Skills(Skills),
     /// Retire skills that the agent wrote and no longer uses; runs by itself after each session
     Curate {
-        /// The agent's number
+        /// The agent's number, such as 1
         id: String,
         /// Only say what would move
         #[arg(long)]
@@ -109,7 +109,7 @@ pub(crate) enum Command {
     Export(Export),
     /// Take a brain out of a file
     Import(Import),
-    /// Answer over HTTP: an API for subscribers, a door for OpenAI clients, a page to look at brains
+    /// Answer over HTTP: an API for subscribers, one for OpenAI clients, a page to look at brains
     Serve(Serve),
     /// Make, list and revoke keys of callers
     #[command(subcommand)]
@@ -120,19 +120,19 @@ pub(crate) enum Command {
     Mcp,
     /// Check that this machine has what herm needs
     Doctor,
-    /// The configuration
+    /// Show the settings in force, or the JSON Schema of the configuration file
     #[command(subcommand)]
     Config(Config),
     /// Print a completion script
     Completions {
-        /// For which shell
+        /// The shell that the script is for
         shell: clap_complete::Shell,
     },
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Init {
-    /// The agent's number
+    /// The agent's number, such as 1
     pub(crate) id: String,
     /// Start from this seed [default: the seed of the same number]
     #[arg(long, value_name = "N", conflicts_with_all = ["from", "manifest"])]
@@ -167,7 +167,7 @@ pub(crate) struct RunTask {
     /// The model to ask for; of `local`, its file or a name that `herm models list` shows
     #[arg(long, env = "HERM_MODEL")]
     pub(crate) model: Option<String>,
-    /// Who asks
+    /// The subscriber who asks: an id of 1 to 128 printable characters
     #[arg(long, value_name = "ID")]
     pub(crate) subscriber: Option<String>,
     /// At most so many turns (1 to 8)
@@ -191,15 +191,15 @@ pub(crate) struct RunTask {
 pub(crate) enum Receipts {
     /// The receipts of a brain, newest first
     List {
-        /// The agent's number
+        /// The agent's number, such as 1
         id: String,
-        /// How many
+        /// At most so many receipts, the newest
         #[arg(long, default_value_t = 20)]
         limit: u64,
     },
     /// One receipt: the signed statement
     Show {
-        /// The agent's number
+        /// The agent's number, such as 1
         id: String,
         /// The number of the receipt
         seq: u64,
@@ -218,7 +218,7 @@ pub(crate) enum Receipts {
     },
     /// Run a task again from the state before it, and compare the hash after (exit 1 if it differs)
     Replay {
-        /// The agent's number
+        /// The agent's number, such as 1
         id: String,
         /// The number of the receipt
         seq: u64,
@@ -231,7 +231,7 @@ pub(crate) enum Receipts {
     },
     /// All receipts and a checkpoint, as JSON lines
     Export {
-        /// The agent's number
+        /// The agent's number, such as 1
         id: String,
     },
     /// The public key of this operator
@@ -244,19 +244,19 @@ pub(crate) enum Brain {
     List,
     /// One brain: version, hash, parts, counts
     Show {
-        /// The agent's number
+        /// The agent's number, such as 1
         id: String,
     },
     /// Recompute the bundle hash from nothing and compare (exit 7 if it differs)
     Verify {
-        /// The agent's number
+        /// The agent's number, such as 1
         id: String,
     },
     /// The steps a brain took, newest first
     History {
-        /// The agent's number
+        /// The agent's number, such as 1
         id: String,
-        /// How many
+        /// At most so many steps, the newest
         #[arg(long, default_value_t = 20)]
         limit: usize,
         /// Show the files of each step, with short digests
@@ -265,9 +265,9 @@ pub(crate) enum Brain {
     },
     /// What differs between two versions: files, skills, texts line by line
     Diff {
-        /// The agent's number
+        /// The agent's number, such as 1
         id: String,
-        /// The first version
+        /// The version to compare from
         #[arg(value_name = "A")]
         from: u64,
         /// The second version [default: the last]
@@ -279,7 +279,7 @@ pub(crate) enum Brain {
     },
     /// Put back what one step changed, as a step of its own
     Undo {
-        /// The agent's number
+        /// The agent's number, such as 1
         id: String,
         /// The number of the step, as `brain history` shows it
         change: i64,
@@ -293,7 +293,7 @@ pub(crate) enum Brain {
     /// Make a new brain from another's content: same files and memory, a history of its own
     #[command(disable_version_flag = true)]
     Fork {
-        /// The agent's number
+        /// The agent's number, such as 1
         id: String,
         /// The number of the new brain
         new: String,
@@ -303,12 +303,12 @@ pub(crate) enum Brain {
     },
     /// Take over files changed by hand, as a step of their own
     Adopt {
-        /// The agent's number
+        /// The agent's number, such as 1
         id: String,
     },
     /// Name the steps that a damaged memory.db has lost (exit 7), or go on without them
     Repair {
-        /// The agent's number
+        /// The agent's number, such as 1
         id: String,
         /// Go on without the lost steps; a receipt names each of them
         #[arg(long)]
@@ -320,7 +320,7 @@ pub(crate) enum Brain {
 pub(crate) enum Skills {
     /// The skills an agent sees: its own and those of external directories
     List {
-        /// The agent's number
+        /// The agent's number, such as 1
         id: String,
         /// The archived ones instead
         #[arg(long, conflicts_with = "all")]
@@ -334,16 +334,16 @@ pub(crate) enum Skills {
     },
     /// One skill, or one of its files
     View {
-        /// The agent's number
+        /// The agent's number, such as 1
         id: String,
-        /// The skill
+        /// The name of the skill
         slug: String,
         /// A text file of the skill, such as references/notes.md
         file: Option<String>,
     },
     /// Take in skills that were put into, edited in or taken from a brain's directory by hand, and say what changed
     Reload {
-        /// The agent's number
+        /// The agent's number, such as 1
         id: String,
     },
     /// Check skill files or trees against the rules (exit 1 if one breaks them)
@@ -365,7 +365,7 @@ pub(crate) enum Skills {
 
 #[derive(Debug, Args)]
 pub(crate) struct ImportSkills {
-    /// The agent's number
+    /// The agent's number, such as 1
     pub(crate) id: String,
     /// A directory that holds skills, a skill's directory, or a skill file
     pub(crate) path: PathBuf,
@@ -385,9 +385,9 @@ pub(crate) struct ImportSkills {
 
 #[derive(Debug, Args)]
 pub(crate) struct OneSkill {
-    /// The agent's number
+    /// The agent's number, such as 1
     pub(crate) id: String,
-    /// The skill
+    /// The name of the skill
     pub(crate) slug: String,
 }
 
@@ -395,12 +395,12 @@ pub(crate) struct OneSkill {
 pub(crate) enum Memory {
     /// Search messages, facts and the task log
     Search {
-        /// The agent's number
+        /// The agent's number, such as 1
         id: String,
         /// What to look for
         #[arg(required = true)]
         query: Vec<String>,
-        /// How many hits
+        /// At most so many hits
         #[arg(long, default_value_t = 10)]
         limit: usize,
         /// See what this subscriber may see [default: everything]
@@ -409,11 +409,11 @@ pub(crate) enum Memory {
     },
     /// Add an entry to Layer 1, or a fact
     Add {
-        /// The agent's number
+        /// The agent's number, such as 1
         id: String,
-        /// The entry
+        /// The text of the entry
         text: String,
-        /// Which file
+        /// The file of Layer 1 that the entry goes into
         #[arg(long, value_enum, default_value_t = Target::Memory, conflicts_with_all = ["subscriber", "fact"])]
         target: Target,
         /// For this subscriber alone
@@ -425,7 +425,7 @@ pub(crate) enum Memory {
     },
     /// Layer 1 as the next session will see it
     Show {
-        /// The agent's number
+        /// The agent's number, such as 1
         id: String,
         /// The layer of this subscriber too
         #[arg(long)]
@@ -435,9 +435,9 @@ pub(crate) enum Memory {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Target {
-    /// MEMORY.md
+    /// MEMORY.md: what the agent remembers for everyone
     Memory,
-    /// USER.md
+    /// USER.md: what it remembers of its users in general
     User,
 }
 

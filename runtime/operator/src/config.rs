@@ -30,12 +30,12 @@ pub(crate) use semantic::{SemanticEntry, SemanticModels};
 pub(crate) use serve::{PaymentEntry, ServeEntry, ServeLimits};
 pub(crate) use successor::{Gates, MeshEntry, StewardsEntry, SuccessorEntry};
 
-/// The configuration file.
+/// What the configuration file may hold; a field that is not here is an error.
 #[derive(Debug, Clone, Default, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(title = "herm configuration")]
 pub(crate) struct File {
-    /// Where brains live.
+    /// The directory of the brains; `./brains` in a checkout of herm, else the data directory, unless said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) brains: Option<PathBuf>,
     /// How long to wait for another process that holds a brain, in milliseconds.
@@ -53,7 +53,7 @@ pub(crate) struct File {
     /// The backend of every brain that has no other.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) backend: Option<String>,
-    /// Backends by name.
+    /// Backends by the name that `backend`, `routes` and `fallback` use.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) backends: BTreeMap<String, BackendEntry>,
     /// The backend of single brains: agent number to backend name.
@@ -119,7 +119,7 @@ pub(crate) struct SnapshotEntry {
     /// The file with the key; `.keys/snapshot.key` beside the brains unless said.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) key: Option<PathBuf>,
-    /// Do not encrypt: whoever can read the store can read the brains.
+    /// Do not encrypt: anyone who can read the store can read the brains.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(crate) plaintext: bool,
     /// Whether brains are snapshotted after tasks, and restored when they are not here. On, where this section is.
@@ -161,8 +161,8 @@ pub(crate) struct CuratorEntry {
     /// Days without activity until it is archived; 90 unless said.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) archive_days: Option<u32>,
-    /// Days until a skill of the agent's is archived that no task ever used or was shown. Unless said, it is reported and
-    /// stays.
+    /// Days until a skill of the agent's is archived that no task ever used or was shown.
+    /// Unless said, it is reported and stays.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) unshown_days: Option<u32>,
     /// At least so many hours between two passes over a brain; 0, after every session, unless said.
@@ -174,8 +174,8 @@ pub(crate) struct CuratorEntry {
 #[derive(Debug, Clone, Default, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct SkillsEntry {
-    /// Directories of skills that every brain sees and none changes; earlier ones win a name. `~`, `$NAME` and
-    /// `${NAME}` are expanded.
+    /// Directories of skills that every brain sees and none changes; earlier ones win a name.
+    /// `~`, `$NAME` and `${NAME}` are expanded.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) external_dirs: Vec<String>,
     /// Names of skills that no brain sees.
@@ -255,7 +255,7 @@ pub(crate) struct SecretEntry {
 /// A secret that tools use by name.
 #[derive(Debug, Clone, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 pub(crate) struct ToolSecretEntry {
-    /// Where it is.
+    /// Where the secret is: `env` or `file`.
     #[serde(flatten)]
     pub(crate) at: SecretEntry,
     /// The hosts it may be sent to. A secret that is itself an address needs none.
@@ -267,7 +267,7 @@ pub(crate) struct ToolSecretEntry {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum BackendKind {
-    /// Any OpenAI-compatible endpoint.
+    /// Any endpoint that speaks OpenAI's chat completions.
     Openai,
     /// The Anthropic Messages API.
     Anthropic,
@@ -279,11 +279,11 @@ pub(crate) enum BackendKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum SchemaEntry {
-    /// In words alone.
+    /// Not at all: the prompt says in words what is legal.
     Words,
-    /// As `response_format`.
+    /// As `response_format`; back to words if the endpoint does not know it.
     ResponseFormat,
-    /// As llama.cpp's `json_schema`.
+    /// As llama.cpp's own `json_schema`, which it turns into a grammar.
     LlamaGrammar,
 }
 
@@ -291,17 +291,17 @@ pub(crate) enum SchemaEntry {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct PriceEntry {
-    /// Read.
+    /// Tokens that the model reads.
     pub(crate) input: u64,
-    /// Written.
+    /// Tokens that the model writes.
     pub(crate) output: u64,
 }
 
-/// One backend.
+/// A language model that brains may use: where it is, and how it is asked.
 #[derive(Debug, Clone, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct BackendEntry {
-    /// Its wire format.
+    /// The wire format: openai, anthropic or local.
     pub(crate) kind: BackendKind,
     /// Its address, such as http://127.0.0.1:11434/v1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -320,7 +320,7 @@ pub(crate) struct BackendEntry {
     /// The most bytes a conversation may have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) context_bytes: Option<usize>,
-    /// What it costs.
+    /// What its tokens cost. A task with a budget in money cannot use a backend without it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) price: Option<PriceEntry>,
     /// Threads of a local model; as many as there are processors unless said.
@@ -345,7 +345,7 @@ pub(crate) struct McpEntry {
     /// The program to start. Needs `process = true` in `[tools]`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) command: Option<String>,
-    /// Its arguments.
+    /// The arguments of `command`, one to an entry.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) args: Vec<String>,
     /// Names of environment variables that it gets, beyond PATH, HOME and LANG.
@@ -392,7 +392,7 @@ pub(crate) struct LimitsEntry {
     /// Seconds from start to answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) deadline_secs: Option<u64>,
-    /// Bytes of input.
+    /// Bytes that the input of a task may have.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) input_bytes: Option<usize>,
     /// Tokens of one reply.
@@ -425,7 +425,7 @@ impl LimitsEntry {
 /// The settings in force.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
-    /// Where brains live.
+    /// Where the brains and the files beside them are: from `--brains`, else from the file, else the default.
     pub(crate) layout: Layout,
     /// How long to wait for another process that holds a brain.
     pub(crate) lock_wait: Duration,

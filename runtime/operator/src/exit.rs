@@ -2,13 +2,13 @@
 
 use herm::ErrorKind;
 
-/// Done.
+/// The command did what it was asked to do, and the result is not negative.
 pub(crate) const DONE: u8 = 0;
 /// The thing asked for came out negative.
 pub(crate) const NEGATIVE: u8 = 1;
 /// The command was not understood.
 pub(crate) const USAGE: u8 = 2;
-/// Policy says no.
+/// A rule or a permission forbids it: `ErrorKind::Refused`.
 pub(crate) const REFUSED: u8 = 3;
 /// There is no such thing.
 pub(crate) const NOT_FOUND: u8 = 4;

@@ -32,7 +32,7 @@ impl ProgressDisplay {
         }
     }
 
-    /// Shows one event.
+    /// Shows one event: what passes goes on the spinner, what stays is a line.
     pub(crate) fn show(&mut self, event: &TaskEvent) {
         match event {
             TaskEvent::Started { brain, version, backend, .. } => {

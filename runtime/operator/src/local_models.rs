@@ -8,7 +8,7 @@ use herm::backend::Backend;
 
 use crate::config::{BackendEntry, Settings};
 
-/// The models of one process: each is loaded once, whoever uses it.
+/// The models of one process: each is loaded once, however many use it.
 #[derive(Debug)]
 pub(crate) struct LocalModels {
     directory: PathBuf,

@@ -1,4 +1,4 @@
-//! The `herm` command.
+//! The `herm` command; all of it is in the library `herm_operator`.
 
 use std::process::ExitCode;
 

@@ -12,13 +12,13 @@ use crate::exit;
 /// What a command found: the same thing for people and for programs.
 #[derive(Debug)]
 pub(crate) struct Answer {
-    /// For people.
+    /// For people: printed unless `--json` is given.
     pub(crate) text: String,
     /// For programs: one JSON document with stable field names.
     pub(crate) json: Value,
     /// A remark for people that is not part of the result.
     pub(crate) note: Option<String>,
-    /// The exit code.
+    /// The exit code, one of those in `exit`.
     pub(crate) code: u8,
 }
 
@@ -28,7 +28,7 @@ impl Answer {
         Self { text: text.into(), json, note: None, code: exit::DONE }
     }
 
-    /// Adds a remark.
+    /// Adds a remark, which goes to standard error unless `--quiet` or `--json` is given.
     pub(crate) fn note(mut self, note: impl Into<String>) -> Self {
         self.note = Some(note.into());
         self
@@ -48,7 +48,7 @@ impl Answer {
     }
 }
 
-/// How to print.
+/// How to print: what `--json` and `--quiet` say.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Style {
     json: bool,
@@ -62,7 +62,7 @@ impl Style {
     }
 }
 
-/// Prints a result.
+/// Prints a result on standard output, and its note on standard error.
 pub(crate) fn answer(answer: &Answer, style: Style) -> ExitCode {
     let printed = if style.json { print_json(&answer.json) } else { print_text(&answer.text) };
     if let Some(note) = answer.note.as_ref().filter(|_| !style.quiet && !style.json) {
@@ -71,7 +71,7 @@ pub(crate) fn answer(answer: &Answer, style: Style) -> ExitCode {
     finished(printed, answer.code)
 }
 
-/// Prints an error.
+/// Prints an error on standard error, or with `--json` as a document on standard output.
 pub(crate) fn error(error: &Error, style: Style) -> ExitCode {
     let code = exit::code(error.kind());
     if style.json {
@@ -100,7 +100,7 @@ fn finished(printed: std::io::Result<()>, code: u8) -> ExitCode {
 
 /// Prints what the argument parser says: help and version are results, the rest is misuse.
 pub(crate) fn usage(error: &clap::Error) -> ExitCode {
-    // A closed pipe is no reason to complain.
+    // A closed pipe is not reported.
     let _ = error.print();
     ExitCode::from(if error.use_stderr() { exit::USAGE } else { exit::DONE })
 }

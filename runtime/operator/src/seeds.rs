@@ -17,7 +17,7 @@ pub(crate) fn files(id: &str) -> Option<Files> {
     SEEDS.iter().find(|(seed, _)| *seed == id).map(|(_, files)| *files)
 }
 
-/// One embedded agent.
+/// One embedded agent; `NotFound` where no seed has this number.
 pub(crate) fn get(id: &BrainId) -> Result<Seed<'_>> {
     match files(id.as_str()) {
         Some(files) => Ok(Seed { id, files }),

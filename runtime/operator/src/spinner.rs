@@ -11,8 +11,8 @@ pub(crate) const TICK: Duration = Duration::from_millis(100);
 const FRAMES: [char; 10] = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏'];
 /// To the start of the row, and what is on it away.
 const ERASE: &str = "\r\u{1b}[K";
-/// Columns at the end that stay free. A terminal shows `^C` where the cursor is; in the next row, it would keep this one
-/// from being erased.
+/// Columns at the end that stay free. A terminal shows `^C` where the cursor is;
+/// in the next row, it would keep this one from being erased.
 const FREE_COLUMNS: usize = 3;
 /// Where a terminal does not say how wide it is.
 const USUAL_COLUMNS: usize = 80;

@@ -27,7 +27,7 @@ pub(crate) enum EncryptionOptions {
 /// What a store is opened for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// To look.
+    /// To look: there may be no right to write.
     Read,
     /// To push, prune, lease or change keys.
     Write,

@@ -1,5 +1,5 @@
-//! The timer that lets a brain's evolver run by itself: user units of systemd, or a launch agent of
-//! launchd.
+//! The timer that lets a brain's evolver run by itself:
+//! user units of systemd, or a launch agent of launchd.
 //!
 //! What the files say is pure ([`files`]); [`install`] and [`uninstall`] write them and tell the
 //! scheduler. The files are private to no one, so no secret may stand in them.
@@ -30,7 +30,7 @@ const ABOUT: &str = "`herm evolve install-auto` writes it anew, `herm evolve uni
 pub(crate) enum Scheduler {
     /// A user manager of systemd.
     Systemd,
-    /// launchd of macOS.
+    /// launchd, which macOS has.
     Launchd,
 }
 
@@ -66,11 +66,11 @@ pub(crate) struct TimerPlan {
     pub(crate) brain: BrainId,
     /// The program, by its full path.
     pub(crate) program: PathBuf,
-    /// Its arguments.
+    /// The arguments of the program. None may hold a secret: others can read the files.
     pub(crate) arguments: Vec<String>,
     /// The variables it sees beside those of the scheduler.
     pub(crate) environment: BTreeMap<String, String>,
-    /// When.
+    /// When the program is to run.
     pub(crate) schedule: Schedule,
     /// Where it runs, by its full path.
     pub(crate) working_dir: PathBuf,
@@ -81,7 +81,7 @@ pub(crate) struct TimerPlan {
 pub(crate) struct TimerFile {
     /// Its name in the scheduler's directory.
     pub(crate) name: String,
-    /// What it says.
+    /// The whole text of the file, `MARK` in it.
     pub(crate) content: String,
 }
 

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::spec::{CHANNEL_DESCRIPTOR, CHANNEL_VARIABLE};
 
-/// The socket to whoever started the sandbox, the first time it is asked for; nothing outside a sandbox, or where it
-/// was given none.
+/// The socket to the process that started the sandbox, the first time it is asked for; nothing outside a sandbox, or
+/// where the sandbox was given none.
 pub fn channel() -> Option<UnixStream> {
     static TAKEN: AtomicBool = AtomicBool::new(false);
     let named = std::env::var(CHANNEL_VARIABLE).is_ok_and(|name| name == CHANNEL_DESCRIPTOR.to_string());

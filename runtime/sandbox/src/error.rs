@@ -16,25 +16,25 @@ pub enum SpawnError {
     },
     /// A probe of the canary got out: the program was not started.
     Escaped {
-        /// What was tried.
+        /// The name of the probe, as in [`ProbeResult::probe`](crate::ProbeResult::probe).
         probe: String,
-        /// What it reached.
+        /// What the probe reached, in words.
         detail: String,
     },
     /// The spec asks for something that cannot be.
     Invalid {
         /// Which rule it breaks.
         what: String,
-        /// What to do.
+        /// How to put the spec right.
         hint: String,
     },
     /// A step of the set-up failed.
     Setup {
-        /// What was tried.
+        /// The step that failed, in words that follow "cannot".
         step: String,
-        /// Why it failed.
+        /// The error of the operating system, or what was missing.
         why: String,
-        /// What to do.
+        /// What the operator can do about it.
         hint: String,
     },
 }
@@ -51,7 +51,7 @@ impl SpawnError {
         }
     }
 
-    /// The sentence.
+    /// Why nothing was started, in one sentence without a full stop.
     pub fn message(&self) -> String {
         match self {
             Self::NotRegistered => "this program cannot build a sandbox: its main never called run_if_reexec".into(),
@@ -67,7 +67,7 @@ impl SpawnError {
         }
     }
 
-    /// The next step.
+    /// What the caller or the operator can do next.
     pub fn hint(&self) -> String {
         match self {
             Self::NotRegistered => "call herm_sandbox::run_if_reexec() first in main".into(),

@@ -9,12 +9,12 @@ use crate::limits::LimitKind;
 /// How a sandbox ended, and what it took. When it is there, nothing of the sandbox runs any more.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SandboxExit {
-    /// How it ended.
+    /// How the program ended: by itself, at a limit, or because it was killed.
     pub how: ExitReason,
-    /// What it took.
+    /// What everything inside took, until nothing ran any more.
     pub used: ResourceUsage,
-    /// If it was ended from outside: the time from the crossing (or the call of the killer) until the last process
-    /// was gone.
+    /// The time from the crossing of a limit (or the call of the killer) until the last process was gone; nothing
+    /// where the program ended by itself.
     pub terminated_within: Option<Duration>,
 }
 
@@ -28,7 +28,7 @@ pub enum ExitReason {
     Signalled(i32),
     /// It took more than it may.
     Exceeded {
-        /// Of what.
+        /// The limit that was crossed.
         budget: LimitKind,
         /// What it may take.
         limit: u64,

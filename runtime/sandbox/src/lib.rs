@@ -6,8 +6,8 @@
 //! program's restrictions; the program starts only when every attempt failed. What the program may take is bounded
 //! by [`SandboxLimits`], and crossing one ends everything inside.
 //!
-//! The caller's own binary is started again for the stages that build the sandbox, so [`run_if_reexec`] comes first in
-//! `main`:
+//! The caller's own binary is started again for the stages that build the sandbox,
+//! so [`run_if_reexec`] comes first in `main`:
 //!
 //! ```no_run
 //! use herm_sandbox::{ExitReason, SandboxLease, SandboxProgram, SandboxSpec};

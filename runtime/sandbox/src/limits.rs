@@ -44,17 +44,17 @@ impl Default for SandboxLimits {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LimitKind {
-    /// [`SandboxLimits::wall`], in milliseconds.
+    /// [`SandboxLimits::wall`] was crossed; its figures are in milliseconds.
     Wall,
-    /// [`SandboxLimits::memory`], in bytes.
+    /// [`SandboxLimits::memory`] was crossed; its figures are in bytes.
     Memory,
-    /// [`SandboxLimits::processes`].
+    /// [`SandboxLimits::processes`] was crossed; its figures count processes and threads.
     Processes,
-    /// [`SandboxLimits::disk`], in bytes.
+    /// [`SandboxLimits::disk`] was crossed; its figures are in bytes.
     Disk,
-    /// [`SandboxLimits::files`].
+    /// [`SandboxLimits::files`] was crossed; its figures count files and directories.
     Files,
-    /// [`SandboxLimits::output`], in bytes.
+    /// [`SandboxLimits::output`] was crossed; its figures are in bytes.
     Output,
 }
 

@@ -39,9 +39,9 @@ pub struct SandboxProcess {
 }
 
 impl SandboxProcess {
-    /// Waits until the program has ended and nothing of the sandbox is left running. Closes standard input first.
-    /// Take [`SandboxProcess::stdout`] and read it on another thread (or before) if it is piped: a program whose pipe is full
-    /// does not end.
+    /// Waits until the program has ended and nothing of the sandbox is left running. Closes standard input first. A
+    /// program whose pipe is full does not end: take [`SandboxProcess::stdout`] and read it on another thread (or
+    /// before) if it is piped.
     pub fn wait(mut self) -> SandboxExit {
         drop(self.stdin.take());
         self.handle.wait()

@@ -47,9 +47,9 @@ pub struct SpawnReport {
 /// One layer of a sandbox.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LayerReport {
-    /// Which.
+    /// The layer that this is about.
     pub layer: SandboxLayer,
-    /// Whether it stands.
+    /// Whether the layer stands around the program.
     pub on: bool,
     /// How it stands, or why it does not: "ABI 7", "the kernel has no Landlock".
     pub detail: String,
@@ -58,7 +58,7 @@ pub struct LayerReport {
 /// What one probe of the canary found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProbeResult {
-    /// What was tried.
+    /// The stable name of the probe, such as `write_outside`.
     pub probe: String,
     /// Whether the sandbox held.
     pub held: bool,

@@ -19,7 +19,7 @@ pub const CHANNEL_VARIABLE: &str = "HERM_CHANNEL";
 /// A program and the sandbox around it.
 #[derive(Debug)]
 pub struct SandboxSpec {
-    /// What is started.
+    /// The program that is started inside.
     pub program: SandboxProgram,
     /// Its arguments, without the program's own name.
     pub args: Vec<String>,
@@ -34,15 +34,15 @@ pub struct SandboxSpec {
     pub work: PathBuf,
     /// What it may take.
     pub limits: SandboxLimits,
-    /// Its standard input.
+    /// Where the program's standard input comes from.
     pub stdin: StdinMode,
-    /// Its standard output.
+    /// Where the program's standard output goes.
     pub stdout: OutputMode,
-    /// Its standard error.
+    /// Where the program's standard error goes.
     pub stderr: OutputMode,
-    /// A socket that the program finds at [`CHANNEL_DESCRIPTOR`], its only door to the outside.
+    /// A socket that the program finds at [`CHANNEL_DESCRIPTOR`], its only connection to the outside.
     pub channel: Option<OwnedFd>,
-    /// Which layers stand.
+    /// Which layers stand around the program: all, outside of negative controls.
     pub layers: SandboxLayers,
     /// Whether control groups are used.
     pub cgroups: CgroupPolicy,
@@ -119,7 +119,7 @@ impl Bind {
 /// Where standard input comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StdinMode {
-    /// It is empty.
+    /// It ends at once: the program reads nothing.
     Null,
     /// The caller writes it, through [`SandboxProcess::stdin`](crate::SandboxProcess::stdin).
     Piped,
@@ -142,7 +142,7 @@ pub enum OutputMode {
 pub enum CgroupPolicy {
     /// Where the caller may make them; elsewhere resource limits and sampling do it.
     WhereWritable,
-    /// Never.
+    /// Never: resource limits and sampling bound the program instead.
     Never,
 }
 
@@ -204,7 +204,7 @@ pub enum SandboxLayer {
     Capabilities,
     /// The kernel's file, signal and abstract-socket rules.
     Landlock,
-    /// The system-call filter.
+    /// The filter that refuses system calls by which a program could get out.
     Seccomp,
     /// Refusal of the program if a probe of the canary gets out. Without it, the probes run and are only reported.
     Canary,
@@ -236,7 +236,7 @@ pub struct SandboxLayers {
 }
 
 impl SandboxLayers {
-    /// Every layer.
+    /// Every layer stands, as it must for a program that is not trusted.
     pub fn all() -> Self {
         Self { off: Vec::new() }
     }

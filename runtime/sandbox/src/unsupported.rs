@@ -22,7 +22,7 @@ pub(crate) fn available() -> Availability {
     Availability { tier: None, layers: Vec::new(), why_not }
 }
 
-/// Never made here.
+/// The counterpart of the Linux handle; [`spawn`] never returns one here.
 #[derive(Debug)]
 pub(crate) struct Handle;
 
@@ -36,7 +36,7 @@ impl Handle {
     }
 }
 
-/// Never made here.
+/// The counterpart of the Linux killer; there is never anything to end here.
 #[derive(Debug, Clone)]
 pub(crate) struct Killer;
 
@@ -44,7 +44,7 @@ impl Killer {
     pub(crate) fn kill(&self) {}
 }
 
-/// Never made here.
+/// The counterpart of the Linux pipe; there is never a program to read from here.
 #[derive(Debug)]
 pub(crate) struct CountedPipe;
 

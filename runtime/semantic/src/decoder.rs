@@ -8,7 +8,7 @@ use super::shape::Shape;
 use super::weights::{Table, Weights};
 use crate::error::{Error, Result};
 
-/// A Qwen3 decoder.
+/// A Qwen3 decoder, which gives one vector for each token.
 #[derive(Debug)]
 pub(super) struct Decoder {
     words: Table,

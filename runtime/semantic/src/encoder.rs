@@ -8,7 +8,7 @@ use super::shape::{Architecture, Shape};
 use super::weights::{Table, Weights};
 use crate::error::{Error, Result};
 
-/// A BERT-like encoder.
+/// A BERT-like encoder, which gives one vector for each token.
 #[derive(Debug)]
 pub(super) struct Encoder {
     words: Table,

@@ -89,7 +89,7 @@ impl Linear {
         Self::new(rows, (bias == Bias::Yes).then_some(offsets), input)
     }
 
-    /// One product.
+    /// Reads the product with one matrix: `output` rows of `input` numbers, with a bias where `bias` says so.
     pub(super) fn read(
         weights: &Weights,
         name: &str,

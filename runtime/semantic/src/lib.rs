@@ -19,7 +19,7 @@
 //!
 //! # Features
 //!
-//! None. Models, formats and how vectors are used: `docs/reference/semantic.md` and `docs/reference/recall.md`.
+//! None. Models, formats and how vectors are used: `docs/operate/semantic.md` and `docs/reference/recall.md`.
 
 use std::path::Path;
 use std::sync::Arc;

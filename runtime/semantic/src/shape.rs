@@ -56,9 +56,9 @@ pub(super) struct Shape {
 pub(super) enum Pooling {
     /// The mean of all.
     Mean,
-    /// The first.
+    /// The vector of the first token.
     First,
-    /// The last.
+    /// The vector of the last token.
     Last,
 }
 

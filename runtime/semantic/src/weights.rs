@@ -1,6 +1,6 @@
 //! Weights in a safetensors file, read tensor by tensor: a length, a header of JSON, and bytes. Nothing is believed
 //! that was not compared with the file's own size first, so a file cannot make the process allocate more than about
-//! twice its bytes.
+//! double its own size in bytes.
 
 use std::collections::BTreeMap;
 use std::fs::File;

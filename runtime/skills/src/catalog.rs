@@ -1,8 +1,8 @@
 //! Which skills fit a text best: BM25 over slug, description and triggers.
 //!
 //! A skill fits only by a term that tells skills apart. Words that say nothing are left out on both sides
-//! ([`crate::text::words`]); what a large part of all skills says counts, but alone it makes no match, unless no skill has
-//! any other.
+//! ([`crate::text::words`]); what a large part of all skills says counts, but alone it makes no match, unless no skill
+//! fits by any other term.
 //!
 //! The order is that of BM25. Its numbers say nothing by themselves, so each match also has a score from 0 to 1: how much of
 //! what the skill says of itself the text says too. What is put before a task unasked has to reach [`SCORE_FLOOR`].
@@ -33,7 +33,7 @@ const RARITY_UNIT: f64 = 1e6;
 /// A skill that fits a text.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ScoredSkill {
-    /// The skill.
+    /// The skill whose words were compared.
     pub slug: Slug,
     /// How much of what tells it from others the text says, 0 to 1, in thousandths.
     pub score: f64,
@@ -100,8 +100,8 @@ impl SkillCatalog {
         catalog
     }
 
-    /// The `most` skills that fit `text` best, best first; fewer if fewer fit at all. Equal ones are
-    /// in slug order.
+    /// The `most` skills that fit `text` best, best first; fewer if fewer fit at all. Equal ones are in the
+    /// order of their slugs.
     pub fn best(&self, text: &str, most: usize) -> Vec<&Slug> {
         self.ranked(text, most).into_iter().map(|(slug, _)| slug).collect()
     }

@@ -1,5 +1,5 @@
 //! A change of one skill as data: what it must be now, and what it becomes. Held in the review queue until a person
-//! accepts it, or made at once by whoever may.
+//! accepts it, or made at once by a writer that may.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::ids::{Digest, Slug};
 /// A change of one skill.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SkillUpdate {
-    /// The skill.
+    /// The skill that is changed, which stays under this name.
     pub skill: Slug,
     /// The digest its main file must have now.
     pub expected: Digest,
@@ -60,7 +60,7 @@ pub struct SkillProposal {
     /// The change. Of a skill that is to be made, nothing is expected: `expected` is the digest of no bytes.
     #[serde(flatten)]
     pub change: SkillUpdate,
-    /// What it does.
+    /// Whether it edits, makes, archives or restores the skill.
     #[serde(default, skip_serializing_if = "SkillAction::is_edit")]
     pub act: SkillAction,
     /// The digests that support files must have now; `None` where there must be none. Files that are not named may be
@@ -75,7 +75,7 @@ pub struct SkillProposal {
 /// A skill whose text another one takes in.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MergedSkill {
-    /// The skill.
+    /// The skill that goes away, its text being in the other one.
     pub skill: Slug,
     /// The digest that its only file must have now.
     pub expected: Digest,

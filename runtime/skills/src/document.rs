@@ -155,7 +155,7 @@ impl Document {
         self.words("triggers")
     }
 
-    /// The skill's tags.
+    /// What the front matter names as `tags`; empty where it names none.
     pub fn tags(&self) -> Vec<String> {
         self.words("tags")
     }

@@ -16,7 +16,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::fsio::{DirEntryKind, Root, Stat, SurveyLimits};
 use crate::ids::{RelPath, Slug};
 
-/// A skill on a shelf.
+/// A skill of a skill directory outside the brain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ExternalSkill<'a> {
     /// What its directory's index says of it.
@@ -28,7 +28,7 @@ pub struct ExternalSkill<'a> {
 /// A name that two directories claim.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct SkillDirCollision {
-    /// The name.
+    /// The name that both claim.
     pub slug: Slug,
     /// The directory whose skill has the name.
     pub winner: PathBuf,
@@ -64,7 +64,7 @@ struct Open {
 }
 
 impl SkillDirs {
-    /// A shelf of these directories. Nothing is read before [`update`](Self::update).
+    /// The skills of these directories. Nothing is read before [`update`](Self::update).
     pub fn new(dirs: Vec<PathBuf>) -> Self {
         Self { dirs: dirs.into_iter().map(|path| Directory { path, open: None }).collect(), ..Self::default() }
     }
@@ -143,7 +143,7 @@ impl SkillDirs {
         self.owners.keys().filter_map(|slug| self.get(slug))
     }
 
-    /// One skill.
+    /// The skill of this name, from the first directory that has one; `None` where no directory has it.
     pub fn get(&self, slug: &Slug) -> Option<ExternalSkill<'_>> {
         let directory = self.dirs.get(*self.owners.get(slug)?)?;
         Some(ExternalSkill { entry: directory.open.as_ref()?.index.get(slug)?, dir: &directory.path })
@@ -167,7 +167,7 @@ impl SkillDirs {
         let directory = self.owners.get(slug).and_then(|number| self.dirs.get(*number));
         let open = directory.and_then(|directory| directory.open.as_ref());
         open.and_then(|open| Some((open, open.index.get(slug)?))).ok_or_else(|| {
-            Error::not_found(format!("there is no skill {:?} on the shelf", slug.as_str()))
+            Error::not_found(format!("there is no skill {:?} in the skill directories", slug.as_str()))
                 .hint("see the names with `herm skills list ID`")
         })
     }

@@ -9,7 +9,7 @@ pub trait Files {
     fn read(&self, path: &RelPath) -> Result<Option<Vec<u8>>>;
     /// The files below a directory, in path order.
     fn below(&self, dir: &str) -> Result<Vec<RelPath>>;
-    /// Puts a file.
+    /// Makes a file with this content, or replaces the one that is there.
     fn write(&mut self, path: RelPath, content: Vec<u8>);
     /// Takes a file away.
     fn remove(&mut self, path: RelPath);

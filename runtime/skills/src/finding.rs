@@ -73,7 +73,7 @@ rules! {
     FrontMatterTooLarge => "front-matter-too-large", Error;
     /// Merge-conflict markers were left in the front matter.
     MergeConflict => "merge-conflict", Error;
-    /// Not well-formed YAML.
+    /// The front matter is not well-formed YAML.
     InvalidYaml => "invalid-yaml", Error;
     /// An unquoted value contains a colon followed by a space.
     UnquotedColon => "unquoted-colon", Error;
@@ -85,13 +85,13 @@ rules! {
     FlowStyle => "flow-style", Warning;
     /// Three dashes inside the front matter that are not a fence.
     DashesInFrontMatter => "dashes-in-front-matter", Warning;
-    /// No usable name.
+    /// The front matter has no name that can be used.
     NameMissing => "name-missing", Error;
     /// The name breaks the naming rule.
     NameFormat => "name-format", Error;
     /// The name differs from the directory or file it stands in.
     NameMismatch => "name-mismatch", Error;
-    /// No usable description.
+    /// The front matter has no description that can be used.
     DescriptionMissing => "description-missing", Error;
     /// The description is too long.
     DescriptionLength => "description-length", Error;
@@ -141,7 +141,7 @@ pub struct SkillFinding {
     pub severity: Severity,
     /// The line it was found on, counted from 1; none when it is about the whole file.
     pub line: Option<usize>,
-    /// What was found.
+    /// What was found, in a sentence for a person.
     pub message: String,
     /// What to write instead.
     pub fix: String,

@@ -1,5 +1,5 @@
-//! What an agent may not write into a skill, whoever asked it to: secrets, and instructions aimed at
-//! whoever reads the skill later rather than at the task.
+//! What an agent may not write into a skill, no matter who asks for it: secrets, and instructions that are not for the
+//! task but for the readers of the skill.
 
 use super::Document;
 use crate::error::{Error, Result};

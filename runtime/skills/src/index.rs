@@ -1,9 +1,9 @@
 //! Level 0: every skill by name and description, never its body.
 //!
-//! Building the index opens one file a skill and lists only directories that are not skills.
-//! Brought up to date, it reads the files the caller knows to have changed, and lists a folder
-//! again only where its own times moved. Whoever loads a body checks its digest at that moment, so
-//! nothing outdated is ever *used*. An [`IndexCache`] spares a new process the reading and parsing.
+//! Building the index opens one file a skill and lists only directories that are not skills. Brought up to date, it
+//! reads the files the caller knows to have changed, and lists a folder again only where its own times moved. Code that
+//! loads a body checks its digest at that moment, so nothing outdated is ever *used*. An [`IndexCache`] spares a new
+//! process the reading and parsing.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -64,7 +64,7 @@ impl SkillEntry {
 /// A file that should be a skill and is not in the index, or is there with a reservation.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct SkillProblem {
-    /// The file.
+    /// Where it is, relative to the brain; in a skill directory, below the path that was given for it.
     pub path: String,
     /// What is wrong with it.
     pub reason: String,
@@ -73,7 +73,7 @@ pub struct SkillProblem {
 /// What changed when an index was brought up to date.
 #[derive(Debug, Clone, PartialEq, Eq, Default, serde::Serialize)]
 pub struct Delta {
-    /// New skills.
+    /// Skills that were not in the index before.
     pub added: Vec<Slug>,
     /// Skills that are gone.
     pub removed: Vec<Slug>,
@@ -167,7 +167,7 @@ impl Index {
         self.entries.values().map(AsRef::as_ref)
     }
 
-    /// One skill.
+    /// The skill of this name, or `None` where the index has none.
     pub fn get(&self, slug: &Slug) -> Option<&SkillEntry> {
         self.entries.get(slug).map(AsRef::as_ref)
     }

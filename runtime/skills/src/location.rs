@@ -8,7 +8,7 @@ use crate::layout;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Form {
-    /// `skills/<slug>.md`
+    /// One file: `skills/<slug>.md`, without support files.
     Flat,
     /// `skills/<slug>/SKILL.md` and support files.
     Directory,
@@ -17,11 +17,11 @@ pub enum Form {
 /// Where one skill stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SkillLocation {
-    /// Its identity.
+    /// The skill's name, the same wherever it stands.
     pub slug: Slug,
-    /// Its main file.
+    /// The file with its front matter and body.
     pub main: RelPath,
-    /// Its form.
+    /// Whether it is one file or a directory.
     pub form: Form,
 }
 

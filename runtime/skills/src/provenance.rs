@@ -1,5 +1,5 @@
-//! The one gate for everything that writes skills: who writes, what is done, and what is known of the skill decide
-//! whether it happens, waits for a person, or is refused. Pure; whoever writes asks [`rule`] and does as it says.
+//! The rules for everything that writes skills: who writes, what is done, and what is known of the skill decide whether
+//! it happens, waits for a person, or is refused. Pure; each writer asks [`rule`] and does as it says.
 //!
 //! Unattended code may make a skill, and change what an agent made. Everything else is a person's to decide.
 
@@ -24,12 +24,12 @@ pub enum SkillSource {
     User,
     /// Written by this agent.
     LocalAgentCreated,
-    /// Nothing is recorded.
+    /// The brain has no record of who made it.
     Unknown,
 }
 
 impl SkillSource {
-    /// All of them.
+    /// Every source, with [`Unknown`](Self::Unknown) last.
     pub const ALL: [Self; 8] = [
         Self::Bundled,
         Self::Hub,
@@ -54,7 +54,7 @@ impl SkillSource {
         }
     }
 
-    /// The stable name.
+    /// The name in reports and JSON; it never changes.
     pub fn name(self) -> &'static str {
         match self {
             Self::Bundled => "bundled",
@@ -88,7 +88,7 @@ impl SkillSource {
     }
 }
 
-/// Who writes.
+/// Who or what wants to write a skill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SkillWriter {
     /// A person, or the operator's own command.
@@ -101,7 +101,7 @@ pub enum SkillWriter {
     Evolver,
     /// The evolver, where it makes one skill of several that say the same.
     Merge,
-    /// The curator.
+    /// The curator, which retires skills that are not used.
     Curator,
     /// The end of a trial: what does harm is archived, or what it was before.
     Trial,
@@ -152,12 +152,12 @@ impl SkillFacts {
 /// What a person took back before, or a trial found to do harm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum PriorUndo {
-    /// Nothing like this.
+    /// Nobody took back, and no trial found harm in, anything like it.
     #[default]
     Nothing,
     /// A skill of this name, or one that says nearly the same.
     Alike,
-    /// This very text.
+    /// The very text that is now to be written.
     Same,
 }
 
@@ -184,10 +184,10 @@ impl WriteObjection {
     }
 }
 
-/// What the gate says.
+/// What becomes of a wish to write a skill; see [`rule`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WriteRuling {
-    /// It happens.
+    /// The writer may write at once.
     Allow,
     /// It waits for a person.
     Propose(WriteObjection),

@@ -19,8 +19,8 @@ const RUN: usize = 40;
 const WORD: usize = 5;
 const IDEOGRAPH: usize = 4;
 const LETTER: usize = 2;
-/// So many letters that the two texts cut into words otherwise are a quotation, if they are so many words and so often
-/// cut otherwise.
+/// So many letters that the two texts cut into words otherwise are a quotation, if they are at least `REGROUPED_WORDS`
+/// words and `REGROUPED_CUTS` cuts differ.
 const REGROUPED: usize = 20;
 const REGROUPED_WORDS: usize = 4;
 const REGROUPED_CUTS: usize = 3;
@@ -311,7 +311,7 @@ pub struct QuotableTexts {
 }
 
 impl QuotableTexts {
-    /// Adds a text.
+    /// Adds a text. An empty one, or one that is known already, changes nothing.
     pub fn add(&mut self, text: &str) {
         if text.trim().is_empty() || self.texts.iter().any(|known| **known == *text) {
             return;
@@ -320,7 +320,7 @@ impl QuotableTexts {
         self.index = OnceLock::new();
     }
 
-    /// The first words of `written` that repeat a source; those that stood in `before` already are no news.
+    /// The first words of `written` that repeat a source; those that stood in `before` already do not count.
     pub fn repeated(&self, written: &str, before: &str) -> Option<String> {
         self.repeated_after(&mut QuotationProgress::default(), written, before)
     }

@@ -1,4 +1,4 @@
-//! The strict rules for skills that are written, and for whoever asks whether a skill is valid.
+//! The strict rules for skills that are written, and for checks whether a skill is valid.
 //!
 //! They follow the public Agent Skills specification, and are a pure function of the document. A skill is valid when
 //! no finding is an error; warnings name what works here but not everywhere.

@@ -1,5 +1,5 @@
-//! What a skill needs before it works: environment variables and keys of the configuration that its
-//! front matter declares.
+//! What a skill needs before it works: environment variables and keys of the configuration, as its
+//! front matter declares them.
 //!
 //! Read leniently, in the spellings that are in use. Of an environment variable the name and the explanation are shown
 //! and never the value, which nothing here sees; the value of a configuration key is for the model to know.
@@ -13,7 +13,7 @@ use crate::text;
 
 /// How many needs of a skill are read.
 const MAX_NEEDS: usize = 64;
-/// The longest name.
+/// The most bytes of a variable's or key's name.
 const MAX_NAME: usize = 128;
 /// How many characters of an explanation are shown.
 const MAX_HELP: usize = 200;
@@ -26,7 +26,7 @@ const VENDORS: [(&str, &str); 2] = [("herm", "metadata.herm.config"), ("hermes",
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SetupKind {
-    /// An environment variable.
+    /// An environment variable, whose value is never shown.
     Environment,
     /// A key of the configuration.
     Config,
@@ -37,7 +37,7 @@ pub enum SetupKind {
 pub struct Need {
     /// What kind of thing.
     pub kind: SetupKind,
-    /// Its name.
+    /// The name of the variable, or the key of the configuration.
     pub name: String,
     /// What it is and where to get it, on one line.
     pub help: Option<String>,
@@ -50,7 +50,7 @@ pub struct Need {
 /// A configuration key that a skill asks for, with its value.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Setting {
-    /// The key.
+    /// The key in the operator's configuration.
     pub name: String,
     /// Its value, on one line and without secrets.
     pub value: String,
@@ -102,7 +102,7 @@ pub struct Needs {
 pub struct MissingSetup {
     /// What kind of thing.
     pub kind: SetupKind,
-    /// Its name.
+    /// The name of the variable or key.
     pub name: String,
     /// What it is and where to get it.
     pub help: Option<String>,

@@ -4,9 +4,9 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PatternSeverity {
-    /// Someone loses everything.
+    /// Someone can lose everything by it.
     Critical,
-    /// Someone loses much.
+    /// Someone can lose much by it.
     High,
     /// It hurts under conditions.
     Medium,
@@ -17,7 +17,7 @@ pub enum PatternSeverity {
 }
 
 impl PatternSeverity {
-    /// All, worst first.
+    /// All severities, the worst first.
     pub const ALL: [Self; 5] = [Self::Critical, Self::High, Self::Medium, Self::Low, Self::Info];
 
     /// Its name, as written in a pattern file.

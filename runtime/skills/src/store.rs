@@ -156,8 +156,7 @@ pub fn restore(files: &mut dyn Files, slug: &Slug) -> Result<SkillLocation> {
     find(files, slug)?.ok_or_else(|| Error::internal(format!("skill {slug} was restored but is not found")))
 }
 
-/// The skills among the files below the archive with the main file that a restore would bring back,
-/// sorted.
+/// The skills among the files below the archive with the main file that a restore would bring back, sorted by name.
 pub fn archived_skills(paths: &[RelPath]) -> Vec<(Slug, RelPath)> {
     let mut latest: BTreeMap<Slug, ArchivedUnit> = BTreeMap::new();
     for unit in archived_units(paths) {
@@ -198,7 +197,7 @@ pub fn before_archive(path: &RelPath) -> Vec<RelPath> {
         .collect()
 }
 
-/// A file's bytes.
+/// The bytes of a file; `NotFound` where there is none.
 pub fn read(files: &dyn Files, path: &RelPath) -> Result<Vec<u8>> {
     files.read(path)?.ok_or_else(|| {
         Error::not_found(format!("there is no file {path} in this brain"))
@@ -316,7 +315,7 @@ fn move_unit(files: &mut dyn Files, from: &str, to: &str) -> Result<()> {
 
 struct ArchivedUnit {
     slug: Slug,
-    /// Its main file.
+    /// The file with its front matter, in the archive.
     main: RelPath,
     /// The archived file or directory.
     unit: String,
@@ -335,7 +334,8 @@ fn archived_units(paths: &[RelPath]) -> impl Iterator<Item = ArchivedUnit> {
     paths.iter().filter(|path| !location::is_inside_unit(path, paths, ARCHIVE_DIR)).filter_map(archived_unit)
 }
 
-/// `.archive/<categories>/<slug>[.archived-N]/SKILL.md` or `.archive/<categories>/<slug>[.archived-N].md`
+/// Reads the path of an archived main file: `.archive/<categories>/`,
+/// then `<slug>[.archived-N]/SKILL.md` or `<slug>[.archived-N].md`.
 fn archived_unit(path: &RelPath) -> Option<ArchivedUnit> {
     let form = if location::is_main_file(path.name()) { Form::Directory } else { Form::Flat };
     let (unit, stem) = match form {

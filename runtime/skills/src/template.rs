@@ -1,8 +1,8 @@
 //! Template variables: `${HERM_SKILL_DIR}` and `${HERM_SESSION_ID}` in the text of a skill, also in
 //! the spellings that imported skills use.
 //!
-//! One pass from left to right. What is not known, or has no value, stays as it is: whoever reads
-//! the text sees what was missing.
+//! One pass from left to right. What is not known, or has no value, stays as it is, so that a reader of the text
+//! sees what was missing.
 
 use std::borrow::Cow;
 

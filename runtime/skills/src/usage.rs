@@ -31,7 +31,7 @@ macro_rules! stored_name {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CreatedBy {
-    /// The agent itself.
+    /// The agent itself: in a task, or by what learns between tasks.
     Agent,
     /// The seed the brain began as.
     Seed,
@@ -43,7 +43,7 @@ pub enum CreatedBy {
     Plugin,
     /// An import that its library records as shipped with another program.
     Bundled,
-    /// A person.
+    /// A person rather than a program.
     User,
 }
 
@@ -56,7 +56,7 @@ stored_name!(CreatedBy, "a maker of skills", {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SkillState {
-    /// In the index.
+    /// In the index, and used lately or new.
     Active,
     /// In the index, long unused.
     Stale,
@@ -75,7 +75,7 @@ pub struct SkillUsage {
     pub archived_at: Option<Timestamp>,
     /// When it was made. Making is not using.
     pub created_at: Timestamp,
-    /// Who made it.
+    /// Who made it. Most automatic changes are only for what the agent made.
     pub created_by: CreatedBy,
     /// When it was last changed.
     pub last_patched_at: Option<Timestamp>,

@@ -15,9 +15,9 @@ pub enum FrontMatterValue {
     Null,
     /// Any scalar, as written.
     Text(String),
-    /// A sequence.
+    /// A sequence, in the order of the text.
     List(Vec<FrontMatterValue>),
-    /// A mapping.
+    /// A mapping, by its keys as text.
     Map(BTreeMap<String, FrontMatterValue>),
 }
 

@@ -1,4 +1,4 @@
-//! Which skills an agent sees: those of its brain and of a shelf, less those that are hidden.
+//! Which skills an agent sees: those of its brain and of the skill directories, without those that are hidden.
 //!
 //! A pure function of entries. First every name gets one owner, and the brain's own skill always is; then the owner is
 //! hidden if it is for another platform, disabled, or requires what is not there.
@@ -10,7 +10,7 @@ use super::external::ExternalSkill;
 use super::index::SkillEntry;
 use crate::ids::{RelPath, Slug};
 
-/// What hides skills.
+/// The machine and the choices of the operator that hide skills.
 #[derive(Debug, Clone, Copy)]
 pub struct VisibilityFilter<'a> {
     /// The operating system, called as in [`std::env::consts::OS`].
@@ -31,7 +31,7 @@ pub enum HiddenReason {
     Requires(String),
     /// The brain has a skill of this name.
     Shadowed {
-        /// Its main file.
+        /// The main file of the brain's own skill.
         by: RelPath,
     },
 }
@@ -50,7 +50,7 @@ impl std::fmt::Display for HiddenReason {
 /// A skill, and where it comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct VisibleSkill<'a> {
-    /// The skill.
+    /// What the index has of the skill.
     pub entry: &'a SkillEntry,
     /// The directory it is from, unless it is the brain's own.
     pub external: Option<&'a Path>,
@@ -59,9 +59,9 @@ pub struct VisibleSkill<'a> {
 /// What an agent sees, and what it does not.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SkillVisibility<'a> {
-    /// In slug order.
+    /// Those that the agent sees, in slug order.
     pub skills: Vec<VisibleSkill<'a>>,
-    /// In slug order; the brain's own before the shelf's.
+    /// Those that it does not, in slug order; the brain's own before those of the skill directories.
     pub hidden: Vec<(VisibleSkill<'a>, HiddenReason)>,
 }
 
@@ -72,8 +72,8 @@ impl SkillVisibility<'_> {
     }
 }
 
-/// Decides which skills are seen. Neither the order of `local` nor that of `shelf` matters, as long as each has a name
-/// once.
+/// Decides which skills are seen. The order of `local` and of `shelf`, the skills of the skill directories, does not
+/// matter, as long as each has a name once.
 pub fn visible<'a>(
     local: impl IntoIterator<Item = &'a SkillEntry>,
     shelf: impl IntoIterator<Item = ExternalSkill<'a>>,
@@ -139,8 +139,8 @@ fn unmet<'a>(entry: &'a SkillEntry, is_there: &dyn Fn(&Slug) -> bool) -> Option<
     names.find(|name| !Slug::from_title(name).is_some_and(|slug| is_there(&slug)))
 }
 
-/// The name of a skill in a requirement: `mail` or `skills:mail`. Requirements of another kind, such as `mcp:mail`, are
-/// not about skills.
+/// The name of a skill in a requirement: `mail` or `skills:mail`. `None` for other requirements, such as `mcp:mail`,
+/// which are not about skills.
 fn required(requirement: &str) -> Option<&str> {
     match requirement.split_once(':') {
         None => Some(requirement.trim()),

@@ -90,10 +90,12 @@ impl Cipher {
         Ok(SnapshotHead { seal, ..head })
     }
 
-    /// Refuses a head that nobody with the key wrote: whoever can write to the store could point to any snapshot.
+    /// Refuses a head that nobody with the key wrote: with write access to the store alone, one could
+    /// point to any snapshot.
     pub(super) fn check_head(&self, head: &SnapshotHead) -> Result<()> {
         let expected = self.head_seal(head)?;
-        // Whoever guesses a digest bit by bit needs answers faster than a store gives them; still, no early end.
+        // Guessing a digest bit by bit needs answers faster than a store gives them; still, the comparison
+        // does not stop early.
         let same = match (&expected, &head.seal) {
             (Some(expected), Some(found)) => {
                 expected.bytes().iter().zip(found.bytes()).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0

@@ -1,7 +1,7 @@
 //! The pointer: which snapshot of a brain is the last one.
 //!
-//! Heads are numbered objects that are only ever created, never replaced. Whoever creates number N+1
-//! has moved the brain; whoever comes second is told. See `docs/reference/snapshot.md`.
+//! Heads are numbered objects that are only ever created, never replaced. The writer that creates number N+1 has
+//! moved the brain; one that comes second is told. See `docs/reference/snapshot.md`.
 
 use std::path::Path;
 
@@ -23,19 +23,19 @@ const MAX_HEAD_BYTES: u64 = 64 << 10;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SnapshotHead {
-    /// Always [`HEAD_SCHEMA`].
+    /// The format, [`HEAD_SCHEMA`]; a head with any other is refused.
     pub schema: String,
-    /// The agent.
+    /// The brain whose state it is.
     pub brain: BrainId,
     /// 1, 2, 3, …
     pub number: u64,
     /// The digest of the head before.
     pub previous: Option<Digest>,
-    /// The brain's version.
+    /// The version of the brain that the snapshot is of.
     pub version: u64,
-    /// Its bundle hash.
+    /// The hash of the brain's bundle at that version.
     pub bundle_hash: Digest,
-    /// Its last receipt.
+    /// The last receipt the brain has in the snapshot; nothing where it has none.
     pub receipt: Option<ReceiptHead>,
     /// The digest of the manifest.
     pub manifest: Digest,
@@ -55,7 +55,7 @@ pub struct SnapshotHead {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HeadWriter {
-    /// The operator.
+    /// The operator's name for people, as the vault was given it.
     pub owner: String,
     /// Chosen for this one head: after a failed write it tells whether it arrived.
     pub nonce: String,
@@ -127,8 +127,8 @@ pub(super) async fn read(store: &dyn Store, brain: &BrainId, number: u64) -> Res
     }
 }
 
-/// Where the last head is, as far as whoever wrote it knew: it saves a listing. It may be behind, never
-/// ahead, and every number that was pruned is before it.
+/// Where the last head is, as far as the writer of the mark knew: it saves a listing. It may be behind, never ahead,
+/// and every number that was pruned is before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Mark(u64);
 
@@ -156,7 +156,7 @@ pub(super) async fn mark(store: &dyn Store, brain: &BrainId) -> Result<Option<u6
     }
 }
 
-/// Says where the last head is. Whoever is late must not set it back.
+/// Says where the last head is. A late writer must not set it back.
 pub(super) async fn set_mark(store: &dyn Store, brain: &BrainId, number: u64) -> Result<()> {
     if mark(store, brain).await?.is_some_and(|known| known >= number) {
         return Ok(());
@@ -164,8 +164,8 @@ pub(super) async fn set_mark(store: &dyn Store, brain: &BrainId, number: u64) ->
     store.put(&place(brain, "mark")?, Mark(number).to_bytes()).await
 }
 
-/// The last head. Neither the mark nor a listing is the last word: both may be behind. Heads are
-/// numbered without gaps above the oldest, so whoever asks for the next one finds what they left out.
+/// The last head. Neither the mark nor a listing is the last word: both may be behind. Heads are numbered without
+/// gaps above the oldest, so a reader who asks for the next one finds what they left out.
 pub(super) async fn last(store: &dyn Store, brain: &BrainId) -> Result<Option<(SnapshotHead, Digest)>> {
     let mut found = match mark(store, brain).await? {
         Some(number) => read(store, brain, number).await?,
@@ -210,7 +210,7 @@ pub(super) async fn commit(store: &dyn Store, head: &SnapshotHead) -> Result<Com
     if !ours {
         return Ok(Commit::Lost);
     }
-    // Numbers that were pruned can be created again by whoever slept through it. A prune sets the mark
+    // Numbers that were pruned can be created again by a writer that slept through it. A prune sets the mark
     // before it removes anything.
     if mark(store, &head.brain).await?.is_none_or(|known| known <= head.number) {
         set_mark(store, &head.brain, head.number).await?;

@@ -1,10 +1,9 @@
 //! Leases: who works on a brain, so that two operators do not run tasks on it at the same time.
 //!
-//! A lease is a numbered object that is only ever created: taking, renewing and releasing each create
-//! the next number. Nobody's clock is trusted. Whoever finds a lease held watches it; if its number has
-//! not moved for as long as it may stay unrenewed, by the watcher's own measure, the watcher creates the
-//! next one. A holder that slept finds its number taken. Leases save work; what keeps a brain's history
-//! single is its heads.
+//! A lease is a numbered object that is only ever created: taking, renewing and releasing each create the next
+//! number. Nobody's clock is trusted. A process that finds a lease held watches it; if its number has not moved for
+//! as long as it may stay unrenewed, by the watcher's own measure, the watcher creates the next one. A holder that
+//! slept finds its number taken. Leases save work; what keeps a brain's history single is its heads.
 
 use std::time::Duration;
 
@@ -61,11 +60,11 @@ impl BrainLease {
 /// What trying to take a lease gave.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LeaseAttempt {
-    /// It is ours.
+    /// The lease was taken; it has to be renewed before its time is up.
     Ours(BrainLease),
     /// Someone else works on the brain.
     Busy {
-        /// Who.
+        /// The name of the other operator, for people.
         owner: String,
         /// How long it must stay unrenewed, from now on, before it can be taken over.
         wait: Duration,

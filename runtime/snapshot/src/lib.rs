@@ -4,8 +4,8 @@
 //! - [`SnapshotHead`] is the pointer to a brain's last snapshot. Heads are created, never replaced, so that of
 //!   two operators that move one brain only one succeeds.
 //! - [`BrainLease`] keeps two operators from working on one brain at the same time.
-//! - A [`Pointer`](pointer::Pointer) beside the store says where the head is, so that a store that was taken back is
-//!   caught.
+//! - A [`Pointer`](pointer::Pointer) beside the store says where the head is, so that a store that was
+//!   taken back is noticed.
 //! - [`SnapshotManifest`] lists what a snapshot holds.
 //!
 //! It knows nothing of tasks, models and tools.

@@ -28,7 +28,7 @@ pub(super) const CONTENTS: &str = "blobs";
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReceiptHead {
-    /// Its number.
+    /// The number of the receipt among those of its brain.
     pub seq: u64,
     /// The digest of its statement.
     pub sha256: String,
@@ -38,7 +38,7 @@ pub struct ReceiptHead {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TableEntry {
-    /// Its name.
+    /// The name of the table in the snapshot.
     pub name: String,
     /// How many rows it has.
     pub rows: u64,
@@ -54,13 +54,13 @@ pub struct TableEntry {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SnapshotManifest {
-    /// Always [`SNAPSHOT_SCHEMA`].
+    /// The format, [`SNAPSHOT_SCHEMA`]; a manifest with any other is refused.
     pub schema: String,
-    /// The agent.
+    /// The brain that the snapshot is of.
     pub brain: BrainId,
     /// Its lock: version, bundle hash, parent, parts.
     pub lock: Lockfile,
-    /// Its last receipt.
+    /// The last receipt among the rows; nothing where the brain has none.
     pub receipt: Option<ReceiptHead>,
     /// The schema of `memory.db` that the rows are of.
     pub database: i64,

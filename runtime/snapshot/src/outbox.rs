@@ -29,22 +29,22 @@ pub struct Outbox {
 /// A snapshot that arrived.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PushRecord {
-    /// The version.
+    /// The version of the brain that arrived.
     pub version: u64,
     /// The number of its head.
     pub head: u64,
-    /// When.
+    /// When the store had all of it.
     pub at: Timestamp,
 }
 
-/// Pushes that failed.
+/// Pushes that failed since the last one that arrived.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PushFailure {
     /// How often in a row.
     pub attempts: u32,
-    /// Since when.
+    /// When the first of them failed.
     pub since: Timestamp,
-    /// The last reason.
+    /// The message of the last error.
     pub reason: String,
     /// What kind of error it was.
     pub kind: String,
@@ -59,7 +59,7 @@ impl Outbox {
         Ok(serde_json::from_slice(&bytes).unwrap_or_default())
     }
 
-    /// Keeps it.
+    /// Writes the outbox into the brain's directory, in place of the one before.
     pub fn save(&self, brain: &Path) -> Result<()> {
         let bytes = serde_json::to_vec_pretty(self)
             .map_err(|source| Error::internal("the outbox cannot be written").because(source))?;

@@ -26,14 +26,14 @@ const MAX_OBJECTS: usize = 1_000_000;
 /// Tables that hold nothing but digests and signatures.
 const NO_TEXTS: [&str; 2] = ["entries", "receipts"];
 
-/// What was exported.
+/// What [`export`] wrote into the file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ExportReport {
-    /// The brain's version.
+    /// The version of the brain in the file.
     pub version: u64,
     /// Objects in the file.
     pub objects: u64,
-    /// Its bytes.
+    /// The size of the file in bytes.
     pub bytes: u64,
 }
 

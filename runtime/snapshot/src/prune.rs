@@ -1,9 +1,9 @@
 //! Letting go of old snapshots, by mark and sweep, while others may be writing.
 //!
-//! A prune first moves the head on to a new generation, so that every push that began before it
-//! loses. Pushes that begin after it put their chunks into the new generation and count on nothing but
-//! what the head's manifest has, and that is kept. So whatever an earlier generation holds that no
-//! kept manifest names can go, even if whoever removes it was asleep for a week.
+//! A prune first moves the head on to a new generation, so that every push that began before it loses. Pushes that
+//! begin after it put their chunks into the new generation and count on nothing but what the head's manifest has, and
+//! that is kept. So whatever an earlier generation holds that no kept manifest names can go, even if the process that
+//! removes it was asleep for a week.
 
 use std::collections::BTreeSet;
 
@@ -24,16 +24,16 @@ pub struct PruneOptions {
     pub last: usize,
 }
 
-/// What pruning did.
+/// What one prune kept and removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
 pub struct PruneReport {
     /// Snapshots that are still there.
     pub kept: u64,
-    /// Snapshots that went.
+    /// Snapshots that were removed.
     pub removed: u64,
-    /// Objects that went.
+    /// Manifests and chunks that were removed; heads are not counted.
     pub objects: u64,
-    /// Their bytes.
+    /// Bytes of the manifests and chunks that were removed.
     pub bytes: u64,
 }
 

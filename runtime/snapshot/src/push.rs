@@ -29,13 +29,13 @@ const TRIES: u32 = 4;
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PushReport {
-    /// The head now.
+    /// The store's head after the push: the new one, or the one that had this very snapshot.
     pub head: SnapshotHead,
     /// Whether it moved; not, where the store had this very snapshot.
     pub moved: bool,
     /// Objects that were uploaded.
     pub objects: u64,
-    /// Their bytes.
+    /// Bytes of the objects that were uploaded.
     pub bytes: u64,
 }
 
@@ -210,7 +210,7 @@ impl Vault {
     }
 }
 
-/// What was uploaded.
+/// How many objects a push uploaded, and their bytes.
 #[derive(Debug, Clone, Copy, Default)]
 struct Sent {
     objects: u64,

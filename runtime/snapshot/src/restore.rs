@@ -43,9 +43,9 @@ pub struct RestoreOptions {
     pub version: Option<u64>,
     /// What to do with a brain that is there.
     pub in_place: OnExisting,
-    /// Whose receipts count.
+    /// Whose receipts count; the restore is refused where another key signed one.
     pub trusted: TrustedKeys,
-    /// How long to wait for whoever holds the brain.
+    /// How long to wait for another process that holds the brain.
     pub wait: Duration,
     /// Told how far it is.
     pub progress: Option<Progress>,
@@ -74,7 +74,7 @@ impl std::fmt::Debug for RestoreOptions {
     }
 }
 
-/// What was restored.
+/// What [`Vault::restore`] put in place.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RestoreReport {
@@ -93,12 +93,12 @@ pub struct RestoreReport {
 /// A chunk that is to come: the table it belongs to, and its digest.
 type Coming = (usize, Digest);
 
-/// What whoever fetches hands over.
+/// What the fetching task hands to the thread that puts the brain together.
 #[derive(Debug)]
 enum FetchEvent {
     /// A chunk of a table, opened and checked.
     Chunk { table: usize, digest: Digest, content: Vec<u8> },
-    /// Everything has come. Whoever does not hear this must not put anything in place.
+    /// Everything has come. Without this nothing may be put in place.
     All,
 }
 
@@ -160,7 +160,7 @@ impl Vault {
         let fetched = self.fetch((head, cipher, &from), coming, sender, how.progress.as_ref()).await;
         let put = putting.await.map_err(|_| Error::internal("restoring was interrupted"))?;
         let (receipts, aside) = match (fetched, put) {
-            // Whoever puts together stops when nothing comes any more: then the reason is here.
+            // The thread that puts the brain together stops when nothing comes any more: then the reason is here.
             (Err(error), _) => return Err(error),
             (Ok(()), put) => put?,
         };
@@ -273,7 +273,7 @@ impl Vault {
         let mut arrived = 0;
         while let Some(came) = fetching.next().await {
             if sender.send(came?).await.is_err() {
-                // Whoever puts together has given up, and says why.
+                // The thread that puts the brain together has given up, and says why.
                 return Ok(());
             }
             arrived += 1;
@@ -281,7 +281,7 @@ impl Vault {
                 progress(arrived, total);
             }
         }
-        // Whoever puts together may have given up by now, and says why.
+        // The thread that puts the brain together may have given up by now, and says why.
         let _ = sender.send(FetchEvent::All).await;
         Ok(())
     }
@@ -389,7 +389,7 @@ fn fill(
     }
     match next {
         Some(FetchEvent::All) => Ok(pieces),
-        // The reason is with whoever fetches.
+        // The task that fetches has the reason.
         _ => Err(Error::unavailable("not everything has come").hint("try again")),
     }
 }

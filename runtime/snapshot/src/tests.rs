@@ -242,7 +242,7 @@ async fn rows_that_no_receipt_speaks_of_are_refused() {
     assert!(refused(forge.restore().await).message().contains("no receipts"));
 }
 
-/// In a store without encryption whoever can write to it can change rows that no hash covers.
+/// In a store without encryption, write access is enough to change rows that no hash covers.
 #[tokio::test]
 async fn steps_and_transcripts_that_no_receipt_speaks_of_are_refused() {
     let mut forge = Forge::new().await;

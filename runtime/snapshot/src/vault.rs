@@ -21,7 +21,7 @@ use crate::layout::Layout;
 pub enum Encryption {
     /// With a key of their brain, which this key wraps.
     Key(OperatorKey),
-    /// Not at all, because the operator said so: whoever can read the store can read the brains.
+    /// Not at all, because the operator said so: read access to the store is then enough to read the brains.
     Plaintext,
 }
 
@@ -138,7 +138,7 @@ impl Vault {
         self.store.renew(&ObjectName::new(format!("brains/{brain}"))?).await
     }
 
-    /// The store.
+    /// The store that the vault keeps snapshots in.
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.store
     }
@@ -239,7 +239,7 @@ impl Vault {
                 Err(Error::not_found(format!("{} has no encrypted snapshot of brain {brain}", self.store.describe()))
                     .hint("see what is there with `herm snapshot list ID`"))
             }
-            // A key that is gone is no reason to make another one: all that is there would be lost with it.
+            // No other key is made where one is gone: all that is there would be lost with it.
             (None, Missing::Make) if head::last(&*self.store, brain).await?.is_some() => Err(Error::corrupt(format!(
                 "{} has snapshots of brain {brain}, and not its key",
                 self.store.describe()
@@ -292,8 +292,8 @@ impl Vault {
         Ok(keys)
     }
 
-    /// Wraps the key of a brain with another operator key, and takes the old wrapping away. No
-    /// snapshot is touched.
+    /// Wraps the key of a brain with another operator key, and takes the old wrapping away. The snapshots
+    /// stay as they are.
     pub async fn rewrap(&self, brain: &BrainId, new: &OperatorKey) -> Result<()> {
         let Encryption::Key(operator) = &self.secrecy else {
             return Err(Error::invalid("there is no key to change: snapshots are not encrypted here"));
@@ -325,9 +325,9 @@ impl Vault {
 /// What to do where a brain has no key yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Missing {
-    /// Make one.
+    /// Make a key: a push that begins the brain's snapshots does.
     Make,
-    /// There is nothing to open.
+    /// Refuse: without a key there is nothing to open.
     Refuse,
 }
 

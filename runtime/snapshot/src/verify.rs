@@ -19,14 +19,14 @@ use crate::ids::{BrainId, Digest};
 use crate::layout::Layout;
 use crate::receipt::TrustedKeys;
 
-/// What to verify.
+/// Which snapshots [`Vault::verify`] looks at, and how.
 #[derive(Debug, Clone)]
 pub struct SnapshotVerifyOptions {
     /// One version; all where none is given.
     pub version: Option<u64>,
     /// Which snapshots are put together.
     pub rehearse: RehearsalScope,
-    /// Whose receipts count.
+    /// Whose receipts count in a rehearsal; a receipt that another key signed is a finding.
     pub trusted: TrustedKeys,
 }
 

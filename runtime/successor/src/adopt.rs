@@ -30,7 +30,7 @@ pub fn base_of(brain: &Brain, patch: &Patch) -> Result<PatchBase> {
     Ok(PatchBase { touched: Some(touched), ..base })
 }
 
-/// The same beside whoever owns it.
+/// The same as [`base_of`], read without the brain's lock: its owner may be at work.
 pub fn base_from_reader(reader: &Reader, patch: &Patch) -> Result<PatchBase> {
     let lock = reader.lock();
     let touched = touched(patch, |path| reader.entry(path))?;
@@ -129,7 +129,7 @@ pub struct LineageEntry {
     pub version: i64,
     /// What it was called.
     pub title: String,
-    /// When.
+    /// When the step was settled.
     pub at: Timestamp,
     /// Whether it was taken back since.
     pub taken_back: bool,

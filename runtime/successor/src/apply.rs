@@ -1,5 +1,4 @@
-//! A patch as a step of a brain: the same for the copy inside the sandbox and, behind the gates, for the
-//! brain itself.
+//! A patch as a step of a brain: the same for the copy in the sandbox and, behind the gates, for the brain itself.
 //!
 //! What a patch does to skills passes the gate of [`provenance`](crate::skill::provenance) like everything that writes
 //! them. A steward who approved it is a person, who may do everything; where the mesh alone agreed, no person looked at
@@ -19,7 +18,7 @@ use crate::tuning::{ExecutableTool, Migration, ToolSwap, Tuning};
 /// How the summary of an applied patch begins.
 pub const SUMMARY: &str = "patch: ";
 
-/// What a brain is to whoever runs it: the version of herm, its role, its manifest and its tuning (which names its
+/// What decides how a brain runs: the version of herm, its role, its manifest and its tuning (which names its
 /// programs by digest), as one SHA-256. With a draft, what it will be.
 pub fn identity(brain: &Brain, draft: Option<&Draft>) -> Result<String> {
     let mut said = json!({ "herm": env!("CARGO_PKG_VERSION") });
@@ -198,7 +197,7 @@ fn edited(before: &[u8], edits: &[PatchEdit]) -> Result<String> {
 /// A patch that has become a step.
 #[derive(Debug, Clone)]
 pub struct AppliedPatch {
-    /// The step.
+    /// The step as the brain settled it: the version, the bundle hashes and the files that moved.
     pub settled: SettledStep,
     /// The identity before and after.
     pub identity: (String, String),

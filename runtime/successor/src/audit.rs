@@ -6,8 +6,8 @@
 //! - [`audit`] then forks again, from the brain as it is *now*, with [another seed](second_seed) and, where they are
 //!   given, held-out tasks, and asks for the same ruling.
 //!
-//! What came of it is an [`Audit`], signed like a verdict and kept beside it. The checks in words are in
-//! `docs/operate/autogenesis.md`.
+//! What came of it is an [`Audit`], signed like a verdict and kept beside it.
+//! `docs/operate/autogenesis.md` has the checks in words.
 
 mod checks;
 mod folder;
@@ -42,7 +42,7 @@ pub const AUDIT_TYPE: &str = "urn:herm:audit:1";
 pub const AUDIT_FILE: &str = "audit.dsse.json";
 /// What gates keep in the same directory: a steward's approval, and what came of asking the mesh.
 pub const APPROVAL_FILE: &str = "approval.dsse.json";
-/// See [`APPROVAL_FILE`].
+/// What came of asking the mesh about the verdict, beside [`APPROVAL_FILE`].
 pub const CONSENSUS_FILE: &str = "consensus.dsse.json";
 /// Seeds stay exact in every reader of JSON.
 const SEED_BITS: u32 = 53;
@@ -55,7 +55,7 @@ pub enum AuditArea {
     Integrity,
     /// The files of the record.
     Artifacts,
-    /// Goals, guards, pairs.
+    /// Whether goals, guards and the number of pairs carry the ruling.
     Method,
     /// What it could use and did use.
     Budgets,
@@ -101,7 +101,7 @@ impl AuditFinding {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Audit {
-    /// Always [`AUDIT_SCHEMA`].
+    /// The format, [`AUDIT_SCHEMA`]; [`Audit::open`] refuses any other.
     pub schema: String,
     /// The verdict that was audited: `sha256:…`, as its directory is named where it could not be read.
     pub about: String,
@@ -112,19 +112,19 @@ pub struct Audit {
     /// The verdict of the second successor: `sha256:…`; nothing where it was not run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verdict: Option<String>,
-    /// Its ruling.
+    /// The ruling of the second successor; nothing where it was not run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ruling: Option<VerdictRuling>,
-    /// Its seed.
+    /// The seed of the second successor ([`second_seed`]); 0 where it was not run.
     pub seed: u64,
     /// Whether it ran tasks that the first had not seen.
     pub held_out: bool,
     /// The brain that the second judged against, as it was then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base: Option<PatchBase>,
-    /// When it began.
+    /// When the audit began, before the record was read.
     pub started_at: Timestamp,
-    /// When it ended.
+    /// When the findings were complete, after the second successor ended.
     pub ended_at: Timestamp,
 }
 
@@ -134,7 +134,7 @@ impl Audit {
         Ok(format!("sha256:{}", sha256(&self.statement()?)))
     }
 
-    /// Signs it.
+    /// Signs the audit, which [`audit`] keeps as [`AUDIT_FILE`] beside the verdict.
     pub fn seal(&self, signer: &Signer) -> Result<Envelope> {
         Ok(Envelope::seal(&self.statement()?, signer))
     }
@@ -259,7 +259,7 @@ pub async fn audit(harness: &Harness, wanted: &str, how: AuditOptions) -> Result
     Ok(audit)
 }
 
-/// The faults of a record as it is now, without running anything: for whoever relies on an audit of earlier.
+/// The faults of a record as it is now, without running anything: for a caller that relies on an earlier audit.
 pub fn recheck(record: &Path, name: &str, key: &PublicKey) -> Result<Vec<AuditFinding>> {
     let findings = checks::look(&Folder::read(record)?, name, key).findings;
     Ok(findings.into_iter().filter(|finding| finding.weight == AuditSeverity::Fault).collect())

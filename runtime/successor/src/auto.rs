@@ -48,13 +48,13 @@ pub enum PatchLoopStage {
     Detect,
     /// Which patch could help?
     Draft,
-    /// Does it?
+    /// Does the patch make the brain better? A successor judges it.
     Evaluate,
     /// Does a second successor say so as well?
     Verify,
     /// May it be applied?
     Gate,
-    /// It is.
+    /// The patch becomes a step of the brain.
     Apply,
 }
 
@@ -63,7 +63,7 @@ impl PatchLoopStage {
     pub const ALL: [Self; 7] =
         [Self::Watch, Self::Detect, Self::Draft, Self::Evaluate, Self::Verify, Self::Gate, Self::Apply];
 
-    /// The stable name.
+    /// The name that a run's JSON and the output of `herm successor auto` use.
     pub fn name(self) -> &'static str {
         match self {
             Self::Watch => "watch",
@@ -96,15 +96,15 @@ pub enum StageDecision {
 /// What a stage was given, what it decided and why.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct StageRecord {
-    /// The stage.
+    /// The stage that this record is about.
     pub stage: PatchLoopStage,
-    /// What it decided.
+    /// What the stage decided; only [`StageDecision::Go`] lets the next one begin.
     pub decision: StageDecision,
     /// Why, in a sentence.
     pub why: String,
     /// What it was given.
     pub input: Value,
-    /// What it found.
+    /// What it found, as JSON; null where the stage was not reached.
     pub output: Value,
 }
 
@@ -112,13 +112,13 @@ pub struct StageRecord {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PatchLoopRun {
-    /// Always [`AUTO_SCHEMA`].
+    /// The format of this file, [`AUTO_SCHEMA`].
     pub schema: &'static str,
-    /// The brain.
+    /// The brain that the loop ran over.
     pub brain: BrainId,
-    /// How it ran.
+    /// Whether the run could change anything.
     pub mode: PatchLoopMode,
-    /// When.
+    /// When the run began.
     pub at: Timestamp,
     /// Every stage, in order.
     pub stages: Vec<StageRecord>,
@@ -152,7 +152,7 @@ pub enum PatchLoopMode {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "gate", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum GateStatus {
-    /// It would open.
+    /// The gate would open now.
     Open {
         /// For whom, in words.
         by: String,
@@ -164,7 +164,7 @@ pub enum GateStatus {
         /// How, as a command or a sentence.
         how: String,
     },
-    /// Someone said no.
+    /// Somebody rejected the patch: waiting would not help.
     Shut {
         /// Why, in a sentence.
         why: String,
@@ -250,7 +250,7 @@ pub async fn run(
     Ok(run)
 }
 
-/// The last run of a brain is kept, for whoever wants to see how it went.
+/// Keeps the run in place of the brain's last one, so that people can read how it went.
 fn keep(harness: &Harness, run: &PatchLoopRun) -> Result<()> {
     let place = harness.layout().successors().join("auto");
     fsio::create_dirs(&place)?;

@@ -1,11 +1,11 @@
 //! The bottleneck detector: what holds a brain up, from what its last tasks really did.
 //!
-//! - [`observe`](observe()) reads, beside whoever owns the brain: transcripts, receipts and the journal of the last
-//!   tasks, a bounded number of them. An [`TaskObservation`] is one task; none of what was asked or answered is in it.
+//! - [`observe`](observe()) reads, without the brain's lock: transcripts, receipts and the journal of the last tasks,
+//!   a bounded number of them. An [`TaskObservation`] is one task; none of what was asked or answered is in it.
 //! - [`measure`] adds them up, [`detect`] compares with the thresholds below and ranks. Both are pure.
 //!
-//! What each bottleneck leads to is in [`draft_patch`](super::draft_patch); the thresholds in words are in
-//! `docs/operate/autogenesis.md`.
+//! What each bottleneck leads to is in [`draft_patch`](super::draft_patch).
+//! `docs/operate/autogenesis.md` has the thresholds in words.
 
 mod observe;
 #[cfg(test)]
@@ -40,9 +40,9 @@ const LOADS: &str = "skill_view";
 /// A tool call, as far as it matters here.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ObservedCall {
-    /// The tool.
+    /// The name of the tool that was called.
     pub tool: String,
-    /// How it went.
+    /// Whether the call went well, failed or was refused.
     pub status: EvidenceStatus,
     /// How long it took.
     pub millis: u64,
@@ -54,13 +54,13 @@ pub struct ObservedCall {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TaskObservation {
-    /// Its step.
+    /// The number of the task's step.
     pub step: i64,
-    /// When it began.
+    /// When the task began.
     pub at: Timestamp,
-    /// Why it ended.
+    /// Why the task ended.
     pub stop: StopReason,
-    /// Turns it took.
+    /// How many turns it took.
     pub turns: u32,
     /// Turns it could have taken.
     pub turn_limit: u32,
@@ -92,7 +92,7 @@ impl TaskObservation {
         if self.has_index { self.calls.iter().filter(missed).count() } else { 0 }
     }
 
-    /// Milliseconds in tools.
+    /// Milliseconds in all tool calls together.
     pub fn tool_millis(&self) -> u64 {
         self.calls.iter().map(|call| call.millis).sum()
     }
@@ -129,7 +129,7 @@ pub enum BottleneckKind {
     SlowSearch,
     /// Another tool takes long.
     SlowTool,
-    /// Replies take long.
+    /// The model, or the runtime around it, takes long for a turn.
     SlowReplies,
     /// Searches of the memory find nothing, or have to be repeated.
     LowRecall,
@@ -138,7 +138,7 @@ pub enum BottleneckKind {
 }
 
 impl BottleneckKind {
-    /// All of them.
+    /// All kinds, in the order that breaks a tie of two equally severe ones.
     pub const ALL: [Self; 12] = [
         Self::ContextPressure,
         Self::IndexMisses,
@@ -190,7 +190,7 @@ impl BottleneckKind {
 /// One thing that holds a brain up, with what it was seen in.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Bottleneck {
-    /// What it is.
+    /// What kind of bottleneck it is.
     pub kind: BottleneckKind,
     /// The tool, or the reason, where there are several.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -201,7 +201,7 @@ pub struct Bottleneck {
     pub threshold: f64,
     /// How many it was seen in.
     pub count: u64,
-    /// Of how many.
+    /// How many tasks, turns, calls, searches or skills were looked at.
     pub of: u64,
 }
 
@@ -225,7 +225,7 @@ impl Bottleneck {
         self.found / self.threshold
     }
 
-    /// In a sentence.
+    /// The bottleneck in one sentence with its figures, for people.
     pub fn sentence(&self) -> String {
         let subject = self.subject.as_ref().map(|subject| format!(" ({subject})")).unwrap_or_default();
         let figures = if self.threshold >= 1.0 {
@@ -266,23 +266,23 @@ pub struct ToolStats {
     pub millis: u64,
 }
 
-/// Observations, added up.
+/// Observations of several tasks, added up by [`measure`].
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Measures {
-    /// Tasks.
+    /// How many tasks were added up.
     pub tasks: usize,
-    /// Turns of all.
+    /// Turns of all tasks together.
     pub turns: u64,
     /// Tasks that used up all turns.
     pub at_ceiling: usize,
     /// How many ended why.
     pub stops: BTreeMap<&'static str, usize>,
-    /// Milliseconds in tools.
+    /// Milliseconds in tool calls of all tasks together.
     pub tool_millis: u64,
     /// Milliseconds that were not in tools: replies, and what the runtime itself takes.
     pub reply_millis: u64,
-    /// Tools by name.
+    /// How each tool did, by its name.
     pub tools: BTreeMap<String, ToolStats>,
     /// Tasks whose conversation had to shrink, or was near its limit.
     pub pressed: usize,
@@ -296,7 +296,7 @@ pub struct Measures {
     pub cut: u64,
 }
 
-/// Adds observations up.
+/// Adds the observations of several tasks up.
 pub fn measure(observations: &[TaskObservation]) -> Measures {
     let mut all = Measures { tasks: observations.len(), ..Measures::default() };
     for one in observations {

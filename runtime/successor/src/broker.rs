@@ -38,7 +38,7 @@ impl Broker {
         Self { chain, until: self.until, purse: Arc::clone(&self.purse) }
     }
 
-    /// What is left.
+    /// The money at this moment: what is left, what was spent, and whether a question was refused for want of it.
     pub fn balance(&self) -> BrokerBalance {
         *self.balance_mut()
     }

@@ -13,15 +13,15 @@ pub struct SuccessorBudget {
     pub wall_secs: u64,
     /// Millionths of a dollar for models.
     pub micro_usd: u64,
-    /// Bytes on disk.
+    /// Bytes on disk; every sandbox gets half of them.
     pub disk_bytes: u64,
     /// Percent of one processor.
     pub cpu_percent: u32,
-    /// Bytes of memory.
+    /// Bytes of memory; every sandbox gets half of them.
     pub memory_bytes: u64,
-    /// Processes and threads.
+    /// Processes and threads; every sandbox gets half of them.
     pub processes: u32,
-    /// Files.
+    /// Files and directories on disk; every sandbox gets half of them.
     pub files: u64,
 }
 
@@ -111,16 +111,16 @@ fn millis(used: &ResourceUsage) -> u64 {
 pub struct SuccessorUsage {
     /// Milliseconds on the wall.
     pub wall_millis: u64,
-    /// Milliseconds on processors.
+    /// Milliseconds of processor time, of everything that ran.
     pub cpu_millis: u64,
     /// Millionths of a dollar for models.
     pub micro_usd: u64,
     /// The most bytes on disk.
     pub disk_bytes: u64,
-    /// The most memory.
+    /// The most bytes of memory: the peaks of what ran side by side, added up.
     pub memory_bytes: u64,
     /// The most processes and threads.
     pub processes: u32,
-    /// The most files.
+    /// The most files and directories on disk: the peaks of what ran side by side, added up.
     pub files: u64,
 }

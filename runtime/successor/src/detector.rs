@@ -67,13 +67,13 @@ impl DetectorOptions {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DetectorReport {
-    /// Always [`FOUND_SCHEMA`].
+    /// The format of this report, [`FOUND_SCHEMA`].
     pub schema: &'static str,
-    /// The brain.
+    /// The brain that was looked at.
     pub brain: BrainId,
-    /// Its version then.
+    /// The brain's version when it was looked at.
     pub version: u64,
-    /// When.
+    /// When the look began; the next is due [`DetectorOptions::every`] later.
     pub at: Timestamp,
     /// How many tasks were looked at.
     pub tasks: usize,
@@ -94,13 +94,13 @@ pub struct DetectorReport {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DraftNote {
-    /// What it changes.
+    /// What the patch changes.
     pub aim: DraftTarget,
-    /// The patch: `sha256:…`.
+    /// The hash of the patch file, as `sha256:…`.
     pub patch: String,
-    /// Its title.
+    /// The title of the patch, one line.
     pub title: String,
-    /// The evaluation: `sha256:…`.
+    /// The hash of the evaluation that would show whether it helps, as `sha256:…`.
     pub evaluation: String,
 }
 
@@ -151,8 +151,8 @@ impl SessionHook for Detector {
     }
 }
 
-/// Looks at a brain once, drafts a patch where something holds it up and a template could help, and keeps both. Blocks, for
-/// about as long as the budget says; beside whoever owns the brain.
+/// Looks at a brain once, drafts a patch where something holds it up and a template could help, and keeps both.
+/// Blocks for about as long as the budget says. It reads without the brain's lock, so the owner may be at work.
 pub fn look(harness: &Harness, brain: &BrainId, how: &DetectorOptions) -> Result<DetectorReport> {
     let (began, at) = (Instant::now(), harness.now());
     let until = began + how.within;

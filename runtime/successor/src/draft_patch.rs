@@ -44,7 +44,7 @@ const LEAST_CANDIDATES: u32 = 50;
 const LEAST_STALE_DAYS: u32 = 7;
 const LEAST_ARCHIVE_DAYS: u32 = 14;
 
-/// Names of parts.
+/// Names of the parts that a drafted evaluation is made of.
 const LONG: &str = "long sessions";
 const REPLAY: &str = "what it did before";
 const EVERYDAY: &str = "everyday work";
@@ -62,9 +62,9 @@ const LEAST_CASES: u32 = crate::judge::statistics::FEW as u32;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum Author {
-    /// A template.
+    /// A template of [`candidates`] did.
     Template,
-    /// A model.
+    /// A model wrote it, in answer to [`model::draft`].
     Model {
         /// The backend it was asked through.
         backend: String,
@@ -79,9 +79,9 @@ pub enum Author {
 pub enum DraftTarget {
     /// A component or a constant of the tuning.
     Setting,
-    /// The role.
+    /// The text of `system.md`.
     Role,
-    /// A skill.
+    /// A skill file, which the patch writes into the bundle.
     Skill,
     /// Which tools the brain may call.
     Tools,
@@ -94,11 +94,11 @@ pub struct PatchDraft {
     pub bottleneck: Bottleneck,
     /// What it changes; of a model's draft, the first change.
     pub aim: DraftTarget,
-    /// The patch.
+    /// The drafted patch; it obeys the rules of patches.
     pub patch: Patch,
     /// What would show it.
     pub evaluation: Evaluation,
-    /// Who drafted it.
+    /// Who drafted it: a template, or a model.
     pub author: Author,
 }
 

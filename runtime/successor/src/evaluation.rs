@@ -18,7 +18,8 @@ const MAX_CASES: u64 = 20_000;
 
 /// The longest name of a part or a task: every sample has it.
 const MAX_NAME: usize = 200;
-/// What the measurements of an evaluation may come to, at worst. The parent keeps them all, and whoever audits reads them.
+/// The most bytes that the measurements may come to, at worst. The parent keeps them all, and an
+/// audit reads them again.
 const MAX_MEASUREMENTS: u64 = 120 << 20;
 /// What one sample comes to at worst, and what one check of it beside its words.
 const SAMPLE_BYTES: u64 = 1_200;
@@ -33,7 +34,7 @@ pub const MAX_CONDITIONS: usize = 64;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Evaluation {
-    /// Always [`EVALUATION_SCHEMA`].
+    /// The format, [`EVALUATION_SCHEMA`]; a file with any other is refused.
     pub schema: String,
     /// What it is about, in a line.
     pub title: String,
@@ -46,7 +47,7 @@ pub struct Evaluation {
     /// Who answers where a case brings no replies of its own.
     #[serde(default)]
     pub speaker: BackendChoice,
-    /// What is run.
+    /// The parts that are run, at least one; their names differ.
     pub parts: Vec<EvaluationPart>,
     /// What should get better. At least one must, for an approval.
     #[serde(default)]
@@ -79,9 +80,9 @@ pub enum BackendChoice {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "camelCase", rename_all_fields = "camelCase", deny_unknown_fields)]
 pub enum EvaluationPart {
-    /// Tasks with checks.
+    /// Tasks whose answers are checked.
     Suite {
-        /// Its name.
+        /// The name of the part; goals and guards refer to it.
         name: String,
         /// The tasks. Each starts from the same brain; nothing one of them does is seen by another.
         tasks: Vec<WrittenTask>,
@@ -89,16 +90,16 @@ pub enum EvaluationPart {
     /// The brain's own last tasks, from their receipts: the recorded replies where the conversation is
     /// unchanged, the speaker where it is not.
     Replay {
-        /// Its name.
+        /// The name of the part; goals and guards refer to it.
         name: String,
         /// How many of the newest tasks.
         last: u32,
     },
     /// Long generated sessions that do not fit the conversation: what is left of them?
     Compress {
-        /// Its name.
+        /// The name of the part; goals and guards refer to it.
         name: String,
-        /// How many sessions.
+        /// How many sessions are generated, at least one. Each is a case.
         sessions: u32,
         /// How many tool results each has: 1 to 7.
         #[serde(default = "seven")]
@@ -112,9 +113,9 @@ pub enum EvaluationPart {
     },
     /// Generated lives of skills, of which is known whether each is used again: what would the curator retire?
     Curate {
-        /// Its name.
+        /// The name of the part; goals and guards refer to it.
         name: String,
-        /// How many lives.
+        /// How many lives are generated, at least one. Each is a case.
         lives: u32,
         /// How many skills each has: 1 to 1,000.
         #[serde(default = "forty")]
@@ -122,24 +123,24 @@ pub enum EvaluationPart {
     },
     /// Many calls of one tool at once.
     Calls {
-        /// Its name.
+        /// The name of the part; goals and guards refer to it.
         name: String,
-        /// The tool.
+        /// The name of the tool that is called.
         tool: String,
-        /// Its arguments.
+        /// The arguments, the same for every call.
         args: Map<String, Value>,
         /// What the task's input is while it runs.
         #[serde(default)]
         input: String,
-        /// How many calls.
+        /// How many calls in all: 1 to 100,000.
         calls: u32,
         /// How many at once.
         at_once: u32,
     },
-    /// A command in a sandbox of its own, with the brain below `/work/brains`. Files it leaves in `/work/artifacts`
-    /// are kept.
+    /// A command in a sandbox of its own, with the brain below `/work/brains`.
+    /// Files that it leaves in `/work/artifacts` are kept.
     Command {
-        /// Its name.
+        /// The name of the part; goals and guards refer to it.
         name: String,
         /// The program and its arguments.
         argv: Vec<String>,
@@ -166,7 +167,7 @@ fn context_bytes() -> usize {
 }
 
 impl EvaluationPart {
-    /// Its name.
+    /// The name that goals, guards and samples refer to the part by.
     pub fn name(&self) -> &str {
         match self {
             Self::Suite { name, .. }
@@ -212,9 +213,9 @@ impl EvaluationPart {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct WrittenTask {
-    /// Its name.
+    /// The name of the task, unique in its suite: at most 200 bytes.
     pub name: String,
-    /// What is asked.
+    /// The input of the task; not blank.
     pub input: String,
     /// What the model says, one a turn; without them the speaker answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -231,7 +232,7 @@ pub struct WrittenTask {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub enum EvaluationCheck {
-    /// How it ends.
+    /// The task ends with this status.
     Status(TaskStatus),
     /// The answer has this text.
     AnswerHas(String),
@@ -239,16 +240,16 @@ pub enum EvaluationCheck {
     AnswerLacks(String),
     /// The answer is JSON and has this value at this pointer.
     AnswerAt {
-        /// A JSON pointer.
+        /// Where in the answer: a JSON pointer as `/total/0`.
         pointer: String,
-        /// The value.
+        /// The value that must be there.
         equals: Value,
     },
     /// At most so many turns.
     TurnsAtMost(u32),
     /// At most so many tool calls.
     CallsAtMost(u32),
-    /// This tool ran.
+    /// The tool of this name ran at least once.
     Called(String),
     /// This tool did not run.
     NotCalled(String),
@@ -304,7 +305,7 @@ fn beginning(text: &str) -> &str {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Goal {
-    /// The metric.
+    /// The metric that should get better.
     pub metric: Metric,
     /// In which part; in all, where it is not said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -318,7 +319,7 @@ pub struct Goal {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Guard {
-    /// The metric.
+    /// The metric that must not get worse.
     pub metric: Metric,
     /// In which part; in all, where it is not said.
     #[serde(default, skip_serializing_if = "Option::is_none")]

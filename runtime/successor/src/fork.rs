@@ -286,7 +286,7 @@ fn facts(lease: &SandboxLease, id: &BrainId, patch: &Patch) -> Result<(PatchBase
     Ok((base, Facts { identity: (before, after), programs, backends, recent }))
 }
 
-/// Removes the copies.
+/// Removes the working directories of both sides.
 async fn remove(leases: [SandboxLease; 2]) -> Result<()> {
     blocking(move || {
         leases

@@ -20,7 +20,7 @@ impl EvaluationArm {
     /// Both, the baseline first.
     pub const BOTH: [Self; 2] = [Self::Baseline, Self::Patched];
 
-    /// The stable name.
+    /// The name in measurements and output: `baseline` or `patched`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Baseline => "baseline",
@@ -33,9 +33,9 @@ impl EvaluationArm {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MetricPolarity {
-    /// Less of it.
+    /// A smaller value is better.
     Lower,
-    /// More of it.
+    /// A larger value is better.
     Higher,
 }
 
@@ -82,7 +82,7 @@ pub enum Metric {
 }
 
 impl Metric {
-    /// All of them.
+    /// All metrics, in the order of the enum.
     pub const ALL: [Self; 13] = [
         Self::Solved,
         Self::Turns,
@@ -99,7 +99,7 @@ impl Metric {
         Self::MemoryBytes,
     ];
 
-    /// The stable name.
+    /// The name in evaluation files, measurements and verdicts.
     pub fn name(self) -> &'static str {
         match self {
             Self::Solved => "solved",
@@ -184,7 +184,7 @@ impl fmt::Display for Metric {
 pub struct SampleCheck {
     /// What had to hold.
     pub name: String,
-    /// Whether it did.
+    /// Whether it held, as the parent found.
     pub passed: bool,
     /// What was found instead, where it did not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -201,11 +201,11 @@ pub struct EvaluationSample {
     pub case: String,
     /// Which time it was run, from 0.
     pub repetition: u32,
-    /// The side.
+    /// Which side it was run on: as it is, or with the patch.
     pub arm: EvaluationArm,
     /// What had to hold, as the parent found it.
     pub checks: Vec<SampleCheck>,
-    /// What was measured.
+    /// What was measured; a metric that the part does not have is missing.
     pub metrics: BTreeMap<Metric, f64>,
     /// Why it could not be run, where it could not.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,5 +1,5 @@
-//! A patch: a proposed change of the runtime or of a brain, as a file with a hash. The format is
-//! described in `docs/reference/patch.md`.
+//! A patch: a proposed change of the runtime or of a brain, as a file with a hash.
+//! `docs/reference/patch.md` describes the format.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,11 +31,11 @@ pub struct Patch {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct PatchFile {
-    /// Always [`PATCH_SCHEMA`].
+    /// The format, [`PATCH_SCHEMA`]; a file with any other is refused.
     pub schema: String,
     /// What it does, in a line.
     pub title: String,
-    /// Why.
+    /// Why the patch helps, for people: at most 4,000 characters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
     /// What it changes, in order.
@@ -48,19 +48,19 @@ pub struct PatchFile {
 pub enum PatchChange {
     /// Constants of the runtime.
     Constants {
-        /// Their new values.
+        /// The new values; what is not set stays as it is. At least one is set.
         set: Box<Tuning>,
     },
     /// Another registered implementation of a component.
     Component {
-        /// The component.
+        /// The component that another implementation takes over.
         component: Component,
-        /// The implementation.
+        /// The name of the implementation, one that is registered for the component.
         to: String,
     },
     /// Another role: `system.md`, whole or by edits.
     Role {
-        /// The whole text.
+        /// The whole new text, instead of edits; not blank.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         content: Option<String>,
         /// Texts that each stand in it exactly once, and what they become.
@@ -69,7 +69,7 @@ pub enum PatchChange {
     },
     /// Another implementation of a tool.
     Tool {
-        /// The tool.
+        /// The name that the model calls the tool by; it stays the same.
         name: String,
         /// Another registered tool in its place.
         #[serde(default, rename = "use", skip_serializing_if = "Option::is_none")]
@@ -85,7 +85,7 @@ pub enum PatchChange {
         /// New contents by path.
         #[serde(default)]
         set: BTreeMap<String, String>,
-        /// Paths to remove.
+        /// Paths of files to remove; each must be there.
         #[serde(default)]
         remove: Vec<String>,
     },
@@ -97,7 +97,7 @@ pub enum PatchChange {
 pub struct PatchEdit {
     /// Stands in the file exactly once.
     pub find: String,
-    /// Stands there afterwards.
+    /// The text that takes its place; it may be empty.
     pub replace: String,
 }
 
@@ -120,7 +120,7 @@ pub struct Executable {
 }
 
 impl Executable {
-    /// The program's bytes.
+    /// The bytes of the program; an error where it is not given as exactly one of text and base64, or does not decode.
     pub fn program(&self) -> Result<Vec<u8>> {
         match (&self.text, &self.base64) {
             (Some(text), None) => Ok(text.clone().into_bytes()),
@@ -173,12 +173,12 @@ impl Patch {
         &self.content.title
     }
 
-    /// Why.
+    /// Why the patch helps, as its author says; nothing where the file does not say it.
     pub fn why(&self) -> Option<&str> {
         self.content.why.as_deref()
     }
 
-    /// What it changes.
+    /// The changes in the order they are applied: 1 to 64.
     pub fn changes(&self) -> &[PatchChange] {
         &self.content.changes
     }

@@ -1,5 +1,4 @@
-//! What survives a successor: the verdict, signed, with its report, measurements, patch and evaluation, in a directory
-//! of its own.
+//! What survives a successor: a directory for each signed verdict, with its report, measurements, patch and evaluation.
 
 use std::path::{Path, PathBuf};
 
@@ -18,7 +17,7 @@ use crate::verdict::{Artifact, Verdict};
 
 /// The verdict as JSON.
 pub(super) const VERDICT: &str = "verdict.json";
-/// The verdict, signed.
+/// The DSSE envelope of the verdict: this file counts, and [`VERDICT`] must say the same.
 pub(super) const SIGNED: &str = "verdict.dsse.json";
 pub(super) const REPORT: &str = "report.html";
 pub(super) const MEASUREMENTS: &str = "measurements.json";
@@ -41,20 +40,20 @@ pub struct VerdictStore {
 pub struct VerdictRecord {
     /// Its name: the beginning of its hash.
     pub name: String,
-    /// Where it is.
+    /// The directory of the record, with its artifacts.
     pub path: PathBuf,
-    /// The verdict.
+    /// The verdict as the envelope holds it; who signed it is for the caller to check.
     pub verdict: Verdict,
-    /// The same, signed.
+    /// The DSSE envelope that the verdict was read from.
     pub envelope: Envelope,
-    /// The patch.
+    /// The patch, whose hash is that of the verdict.
     pub patch: Patch,
-    /// The evaluation.
+    /// The evaluation, whose hash is that of the verdict.
     pub evaluation: Evaluation,
 }
 
 impl VerdictRecord {
-    /// The same, if every artifact is what was signed: whoever decides on a report decides on that one.
+    /// The same, if every artifact is what was signed: a decision about a report must be about the signed one.
     fn whole(self) -> Result<Self> {
         let root = Root::open(&self.path)?;
         for artifact in &self.verdict.artifacts {
@@ -152,7 +151,7 @@ impl VerdictStore {
                 .ok_or_else(|| Error::corrupt(format!("verdict {name} has lost its {file}")))
         };
         let envelope = Envelope::parse(&String::from_utf8_lossy(&file(SIGNED)?))?;
-        // Whose key it is, is for whoever relies on it to ask.
+        // Which key it must be is for the caller to check.
         let key: PublicKey =
             envelope.keyid().ok_or_else(|| Error::corrupt(format!("verdict {name} is not signed")))?.parse()?;
         let verdict = Verdict::open(&envelope, &key)?;

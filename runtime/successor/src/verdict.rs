@@ -17,7 +17,7 @@ pub const VERDICT_SCHEMA: &str = "herm/verdict@1";
 /// What the predicate of a signed verdict is.
 pub const VERDICT_TYPE: &str = "urn:herm:verdict:1";
 
-/// The judgement.
+/// What a verdict says about its patch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum VerdictRuling {
@@ -25,12 +25,12 @@ pub enum VerdictRuling {
     Approve,
     /// Something got worse, or it could not be evaluated within its bounds.
     Reject,
-    /// Neither is shown.
+    /// Neither a gain nor a loss is shown.
     NeedsRevision,
 }
 
 impl VerdictRuling {
-    /// The stable name.
+    /// The name in verdict files and output: `APPROVE`, `REJECT` or `NEEDS_REVISION`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Approve => "APPROVE",
@@ -58,7 +58,7 @@ pub enum Direction {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MetricComparison {
-    /// The metric.
+    /// The metric that was compared.
     pub metric: Metric,
     /// The part; all, where there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -82,7 +82,7 @@ pub struct MetricComparison {
     pub interval: [f64; 2],
     /// The probability of a difference at least as large if the patch changed nothing (sign-flip test).
     pub p: f64,
-    /// How it moved.
+    /// How the metric moved, by where the interval lies.
     pub direction: Direction,
 }
 
@@ -124,11 +124,11 @@ pub struct Artifact {
     /// What it is: `report`, `measurements`, `output`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// Where it is.
+    /// The path of the file in the record's directory.
     pub path: String,
-    /// Its SHA-256.
+    /// The SHA-256 of the file's content, in hexadecimal.
     pub sha256: String,
-    /// Its size.
+    /// The size of the file in bytes.
     pub bytes: u64,
 }
 
@@ -136,11 +136,11 @@ pub struct Artifact {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PatchBase {
-    /// The brain.
+    /// The brain that the patch is for.
     pub brain: BrainId,
-    /// Its version.
+    /// The version of the brain at that moment.
     pub version: u64,
-    /// Its bundle hash.
+    /// The hash of the brain's bundle at that version.
     pub bundle_hash: Digest,
     /// What of the brain the patch rests on: as long as that stands, so does the verdict. Verdicts of earlier versions
     /// have none and are bound to the whole brain.
@@ -166,8 +166,8 @@ impl PatchBase {
         }
     }
 
-    /// Whether another document names this base. One that was written by an earlier version of herm leaves out
-    /// [`Base::touched`].
+    /// Whether another document names this base. One that was written by an earlier version of
+    /// herm leaves out [`PatchBase::touched`].
     pub(super) fn is_named_by(&self, other: &Self) -> bool {
         let touched = other.touched.is_none() || other.touched == self.touched;
         touched && (&self.brain, self.version, self.bundle_hash) == (&other.brain, other.version, other.bundle_hash)
@@ -179,13 +179,13 @@ impl PatchBase {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BaseDigests {
-    /// `system.md`.
+    /// The digest of `system.md`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<Digest>,
-    /// `manifest.json`.
+    /// The digest of `manifest.json`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub manifest: Option<Digest>,
-    /// `tuning.json`.
+    /// The digest of `tuning.json`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tuning: Option<Digest>,
     /// The files that the patch changes, together: `sha256:` of a line for each, in the order of their paths, of the path,
@@ -230,15 +230,15 @@ pub struct SandboxSummary {
 /// The judgement of a patch.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
-    /// Always [`VERDICT_SCHEMA`].
+    /// The format, [`VERDICT_SCHEMA`]; [`Verdict::open`] refuses any other.
     pub schema: String,
-    /// The ruling.
+    /// Whether the patch is approved, is rejected or needs a revision.
     pub verdict: VerdictRuling,
     /// The share of resampled evaluations that come to the same ruling; 1 where no chance is involved.
     pub confidence: f64,
     /// The patch: `sha256:…` of its file.
     pub patch_hash: String,
-    /// The evaluation: `sha256:…`.
+    /// The evaluation: `sha256:…` of its canonical form.
     pub evaluation_hash: String,
     /// What came of it, in a few sentences.
     pub evaluation_summary: String,
@@ -247,7 +247,7 @@ pub struct Verdict {
     /// Parts of the evaluation for which there was nothing to run, and which were not judged.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<String>,
-    /// Files that survive.
+    /// The files of the record that the signature covers by their digests, such as the report.
     pub artifacts: Vec<Artifact>,
     /// Why it was rejected: `check_regressed`, `guard_broken`, or, where there was nothing to compare,
     /// `sandbox_unavailable`, `budget_wall`, `patch_refused`, …
@@ -261,24 +261,24 @@ pub struct Verdict {
     pub budget: SuccessorBudget,
     /// What it did use.
     pub spent: SuccessorUsage,
-    /// The walls.
+    /// The sandbox layers around the workers; empty where no sandbox was built.
     pub walls: SandboxSummary,
     /// Where generated data and resampling began.
     pub seed: u64,
-    /// Checks, counted.
+    /// How many checks passed, regressed and were fixed; all 0 where nothing was compared.
     pub checks: CheckCounts,
-    /// Metrics, compared.
+    /// One comparison for each metric and part with pairs; empty where nothing was compared.
     pub statistics: Vec<MetricComparison>,
-    /// When it began.
+    /// When the evaluation began, by the parent's clock.
     pub started_at: Timestamp,
-    /// When it ended.
+    /// When the evaluation ended, by the parent's clock; verdicts are listed by it.
     pub ended_at: Timestamp,
 }
 
 /// What the runtime is, by digest: the version of herm, role, manifest and tuning.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct RuntimeIdentity {
-    /// Before the patch.
+    /// The identity of the brain as it is, as `sha256:…`.
     pub before: String,
     /// With the patch; nothing where it could not be applied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -291,7 +291,7 @@ impl Verdict {
         Ok(format!("sha256:{}", sha256(&self.statement()?)))
     }
 
-    /// Signs it.
+    /// Signs the verdict; the record keeps the envelope as `verdict.dsse.json`.
     pub fn seal(&self, signer: &Signer) -> Result<Envelope> {
         Ok(Envelope::seal(&self.statement()?, signer))
     }

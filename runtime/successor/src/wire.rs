@@ -14,12 +14,12 @@ use crate::evaluation::{BackendChoice, EvaluationPart, WrittenTask};
 use crate::ids::BrainId;
 use crate::task::{CallRecord, TaskStatus};
 
-/// The largest frame.
+/// The largest frame, in bytes; a longer one breaks the conversation.
 const MAX_FRAME: usize = 16 << 20;
 /// The largest schema of legal replies that a worker may ask with.
 const MAX_LEGAL: usize = 256 << 10;
 
-/// From the parent.
+/// The frames that the parent sends.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum ToWorker {
     /// The first frame: what to work on.
@@ -29,25 +29,25 @@ pub(super) enum ToWorker {
     /// A recorded task, by its receipt. With the conversations of the baseline, a reply is taken from the record only
     /// where the conversation is the same.
     Replay {
-        /// The receipt.
+        /// The number of the task's receipt.
         seq: u64,
         /// The digests of what the baseline asked, in order.
         asked: Option<Vec<String>>,
     },
     /// One session of a part that compresses.
     Compress {
-        /// The part.
+        /// A part of the kind `compress`.
         part: EvaluationPart,
-        /// Which session.
+        /// The number of the session, from 0.
         session: u32,
         /// Where generated data begins.
         seed: u64,
     },
     /// One life of a part that retires skills.
     Curate {
-        /// The part.
+        /// A part of the kind `curate`.
         part: EvaluationPart,
-        /// Which life.
+        /// The number of the life, from 0.
         life: u32,
         /// Where generated data begins.
         seed: u64,
@@ -56,7 +56,7 @@ pub(super) enum ToWorker {
     Calls(EvaluationPart),
     /// The answer to something the worker asked.
     Answer {
-        /// Which.
+        /// The number that the worker gave its question.
         id: u64,
         /// What came of it.
         answer: Answer,
@@ -106,13 +106,13 @@ impl Face {
 /// What came of something the worker asked.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Answer {
-    /// A reply.
+    /// The reply of a backend.
     Reply(Completion),
-    /// No reply.
+    /// The backend, or the broker before it, gave none.
     NoReply {
-        /// How it failed.
+        /// What kind of failure it was.
         class: ErrorClass,
-        /// What happened.
+        /// The message of the error.
         message: String,
     },
     /// What a program wrote.
@@ -121,7 +121,7 @@ pub(super) enum Answer {
     NoOutput(String),
 }
 
-/// From the worker.
+/// The frames that a worker sends.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum FromWorker {
     /// It is set up.
@@ -139,20 +139,20 @@ pub(super) enum FromWorker {
     Failed(String),
     /// It asks for a reply of the brain's backend.
     Ask {
-        /// Names the question.
+        /// A number that the answer repeats.
         id: u64,
-        /// The question.
+        /// The messages and limits of the question.
         ask: WireAsk,
     },
     /// It asks for a program to be run.
     Program {
-        /// Names the question.
+        /// A number that the answer repeats.
         id: u64,
-        /// The tool.
+        /// What the program stands for, in messages: a tool, or a skill's verifier.
         name: String,
         /// The program's SHA-256: it is one of the patch or of the brain, or it is not run.
         program: String,
-        /// What it reads.
+        /// What the program reads on standard input.
         input: String,
         /// How long it may take.
         millis: u64,
@@ -234,7 +234,7 @@ impl From<std::result::Result<Completion, BackendError>> for Answer {
     }
 }
 
-/// Writes one frame.
+/// Writes one frame; an error where it is larger than [`MAX_FRAME`].
 pub(super) fn send(to: &mut impl Write, frame: &impl Serialize) -> io::Result<()> {
     let body = serde_json::to_vec(frame)?;
     let length = u32::try_from(body.len()).ok().filter(|length| *length as usize <= MAX_FRAME);

@@ -31,6 +31,15 @@ HEAD = """# What learning brings, measured
 
 For: readers who want to see what an agent in herm gains by learning, with which model, and how sure that is.
 
+```markdown
+| of | arm | held out | 95 % | against no learning | p |
+|---|---|---:|---:|---:|---:|
+| attic | curated skill | 8/8 | 68–100 % | +8 −0 | 0.0078 |
+```
+
+This is a row of a made-up family: with the skill that a person wrote, the model solved all 8 held-out tasks of `attic`,
+and without learning none of them. If the skill changed nothing, so large a difference would have a probability of 0.0078.
+
 `tests/data/families/results.py` writes this page from the tables in `docs/operate/learning`; nobody edits it.
 [Measuring what learning brings](learning-bench.md) explains the arms, the families and the tests. Each arm answers the
 learning tasks with learning on; then learning is frozen, and it answers the held-out tasks, on which it is compared.
@@ -88,8 +97,9 @@ def section(name, table, has_curves):
     yield f"\n## {plain(table['model'])}\n\n"
     yield f"Backend `{plain(table['backend'])}`; {families}, {lengths(table, 'learn')} tasks to learn from and "
     yield f"{lengths(table, 'heldOut')} held out in each. Arms that learn {told}. "
-    yield f"[The table](learning/{name}/table.json) has every task"
-    yield f", [the curves](learning/{name}/curves.svg) how many were solved so far.\n" if has_curves else ".\n"
+    yield f"[The table](learning/{name}/table.json) has every task.\n"
+    if has_curves:
+        yield f"\n![How many tasks were solved so far, by arm and family](learning/{name}/curves.svg)\n"
     yield "\nHeld-out tasks solved:\n\n| family | tasks |"
     yield "".join(f" {TITLES[arm]} |" for arm in arms) + "\n|---|---:|" + "---:|" * len(arms) + "\n"
     for group in groups:

@@ -76,7 +76,7 @@ async fn a_failure_that_was_recovered_from_teaches() {
     )
     .await;
     assert_eq!(outcome.skills_changed.len(), 1);
-    // A query that only speaks of errors is no failure.
+    // A query that only speaks of errors has not failed.
     let words = vec![call("recall", json!({ "query": "error failed" })), echo(1), ANSWER.to_owned()];
     let outcome = learn(&brains, words, &skill("create", "never", "N. Use when n.", "# N\n\ntext\n")).await;
     assert!(outcome.skills_changed.is_empty());

@@ -4,12 +4,14 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use herm::backend::{Backend, BackendError, Capabilities, Completion, CompletionRequest, FinishReason, Price};
-use herm::harness::{RehearsalCalls, RehearsalOptions};
+use herm::evolver::review_queue;
+use herm::harness::{RehearsalCalls, RehearsalOptions, RehearsedChange};
 use herm::memory::TrialState;
+use herm::skill::change::SkillUpdate;
 use herm::skill::{CreatedBy, SkillState};
 use herm::task::LearningOptions;
 use herm::tool::Permissions;
-use herm::{BrainSource, Draft, ErrorKind, Seed, StepKind};
+use herm::{BrainSource, Digest, Draft, ErrorKind, Seed, StepKind};
 use herm_tests::brains::{skill_text, slug};
 
 use super::*;
@@ -362,4 +364,92 @@ async fn a_budget_that_is_used_up_rehearses_no_more_and_without_checks_nothing_i
     harness.shutdown().await.expect("shut down");
     assert_eq!(unchecked.rehearsed("ask-the-attic"), 0);
     assert_eq!(unchecked.asked.load(Ordering::SeqCst) - asked, 3, "each task asks once, and nobody else does");
+}
+
+impl House {
+    /// A change of a skill's text that waits for a person, as the evolver holds it; its id in the queue.
+    async fn hold(&self, harness: &Harness, name: &'static str, body: &'static str) -> String {
+        let hold = move |brain: &mut herm::Brain| {
+            let mut draft = Draft::new();
+            let editor = brain.edit(&mut draft);
+            let place = herm::skill::store::find(&editor, &slug(name))?.expect("the skill");
+            let expected = Digest::of(&herm::skill::Files::read(&editor, &place.main)?.expect("its file"));
+            let change = SkillUpdate {
+                skill: slug(name),
+                expected,
+                content: skill_text(name, body),
+                support: Vec::new(),
+                why: json!({ "evidence": { "through": 1 } }),
+            };
+            review_queue::enqueue_update(brain, &change, "it failed").map(|queued| queued.id)
+        };
+        harness.with_brain(&self.id, hold).await.expect("held")
+    }
+
+    fn text(&self, name: &str) -> String {
+        let reader = reader(&self.brains);
+        let place = reader.skills().expect("skills").get(&slug(name)).expect("the skill").place.clone();
+        reader.text(&place.main).expect("read").expect("its file")
+    }
+
+    fn status_of(&self, change: &str) -> String {
+        let row = reader(&self.brains).evolver_rows().queued(change).expect("read").expect("a row");
+        review_queue::to_json(&row)["status"].as_str().expect("a status").to_owned()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_that_waits_is_made_where_rehearsals_prove_it_and_rejected_where_they_show_harm() {
+    let house = House::new(CHECKED);
+    let harness = house.harness("attic", Permission::Read);
+    house.learn(&harness, "ask-somewhere", "Ask the attic.").await;
+    for number in 0..10 {
+        assert_eq!(house.run(&harness, number).await.outcome.value.score(), Some(0.0));
+    }
+    let better = house.hold(&harness, "ask-somewhere", "Ask the cellar.").await;
+    let before = reader(&house.brains).lock().clone();
+    let few = harness.rehearse_change(&house.id, &better, &budget(3)).await.expect("a rehearsal");
+    assert_eq!((few.report.tasks.len(), few.came), (3, RehearsedChange::Waits));
+    assert_eq!(*reader(&house.brains).lock(), before, "nothing is settled");
+    assert_eq!(house.status_of(&better), "pending");
+
+    let done = harness.rehearse_change(&house.id, &better, &budget(12)).await.expect("a rehearsal");
+    assert!(done.report.tasks.iter().all(|task| (task.with, task.without) == (1.0, 0.0)), "{done:?}");
+    let RehearsedChange::Made(made) = &done.came else { panic!("{done:?}") };
+    assert!(made.applied && house.text("ask-somewhere").contains("Ask the cellar."), "{made:?}");
+    assert_eq!((done.report.tasks.len(), house.status_of(&better).as_str()), (8, "accepted"));
+    let step = reader(&house.brains).history(1).expect("history").remove(0);
+    assert_eq!(step.kind, StepKind::Evolve);
+    let changes = reader(&house.brains).evolver_rows().changes(Some(&slug("ask-somewhere"))).expect("changes");
+    assert_eq!(changes[0].manifest["rehearsed"]["better"], json!(8), "{:#}", changes[0].manifest);
+    // Its text is another one, so its trial begins anew.
+    assert_eq!(house.state("ask-somewhere"), Some(TrialState::Trial));
+
+    let worse = house.hold(&harness, "ask-somewhere", "Ask the attic. Then ask the attic again.").await;
+    let done = harness.rehearse_change(&house.id, &worse, &budget(12)).await.expect("a rehearsal");
+    assert_eq!((done.came, house.status_of(&worse).as_str()), (RehearsedChange::Rejected, "rejected"));
+    assert!(house.text("ask-somewhere").contains("Ask the cellar."));
+    let error = harness.rehearse_change(&house.id, &worse, &budget(12)).await.expect_err("decided");
+    assert_eq!(error.kind(), ErrorKind::Conflict);
+    harness.shutdown().await.expect("shut down");
+    assert!(house.brains.open("1").expect("opened").verify().expect("verified").is_sound());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_change_that_waits_is_rehearsed_by_itself_where_the_operator_gave_a_budget() {
+    let house = House::new(CHECKED);
+    let harness = house.harness("attic", Permission::Read);
+    house.learn(&harness, "ask-somewhere", "Ask the attic.").await;
+    for number in 0..8 {
+        house.run(&harness, number).await;
+    }
+    let better = house.hold(&harness, "ask-somewhere", "Ask the cellar.").await;
+    harness.shutdown().await.expect("shut down");
+    assert_eq!(house.status_of(&better), "pending", "without a budget it waits for a person");
+
+    let harness = house.rehearsing("attic", Permission::Read, 8);
+    house.run(&harness, 9).await;
+    until("a change that is made", || house.status_of(&better) == "accepted").await;
+    assert!(house.text("ask-somewhere").contains("Ask the cellar."));
+    harness.shutdown().await.expect("shut down");
 }

@@ -58,7 +58,7 @@ async fn run(brains: &str, store: &str, name: &str, lease: Duration) -> Result<(
 
 fn say(line: &str) {
     let mut out = std::io::stdout().lock();
-    // Whoever listened is gone: then so is the reason to go on.
+    // The process that listened is gone, so there is nothing left to do.
     if writeln!(out, "{line}").and_then(|()| out.flush()).is_err() {
         std::process::exit(0);
     }

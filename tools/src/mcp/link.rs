@@ -22,7 +22,6 @@ pub(super) struct Link {
 /// What a server named.
 #[derive(Debug)]
 pub(super) struct Listed {
-    /// Its tools.
     pub(super) tools: Vec<Tool>,
     /// What the operator should know.
     pub(super) warning: Option<String>,
@@ -34,7 +33,6 @@ impl Link {
         Self { server, current: Mutex::new(None), remaking: tokio::sync::Mutex::new(None) }
     }
 
-    /// The server.
     pub(super) fn server(&self) -> &McpServer {
         &self.server
     }

@@ -1,8 +1,8 @@
 //! Tools of MCP servers: programs and services outside herm that speak the Model Context Protocol.
 //!
-//! - [`Server`] is what the operator says of one: a command to start, or an address, and its limits.
-//! - [`connect`] starts or reaches each, asks once for its tools, and makes a herm tool of each:
-//!   `mcp_<server>_<tool>`.
+//! - [`McpServer`] is what the operator says of one: a command to start, or an address, and its limits.
+//! - [`connect`] starts or reaches each, asks once for its tools, and makes a herm tool of each one:
+//!   `mcp_<server>_<tool>` is its name.
 //!
 //! A server is a stranger's program. What it says of its tools is cut, marked with its name and checked like a skill;
 //! what it answers is cut like any tool's output; what it does wrong (it cannot be started, dies, hangs, talks
@@ -53,7 +53,7 @@ pub async fn connect(servers: Vec<McpServer>) -> (Vec<Arc<dyn Tool>>, Vec<String
             Err(_) => warnings.push("an MCP server could not be asked for its tools: the asking crashed".to_owned()),
         }
     }
-    // Names are numbered in the order of the servers, whoever answered first.
+    // Names are numbered in the order of the servers, no matter which answered first.
     answers.sort_by_key(|(place, ..)| *place);
     let mut taken = BTreeSet::new();
     let mut tools: Vec<Arc<dyn Tool>> = Vec::new();

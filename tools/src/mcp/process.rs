@@ -100,8 +100,8 @@ async fn log_lines(server: String, mut stderr: ChildStderr) {
     }
 }
 
-/// Counts the bytes of each line that passes. The transport drops a line that is too long without a word, and whoever
-/// waits for it would wait in vain; the guard tells them.
+/// Counts the bytes of each line that passes. The transport drops a line that is too long without a word, and its
+/// reader would wait in vain; the guard tells the reader.
 #[derive(Debug)]
 pub(super) struct LineGuard<R> {
     inner: R,

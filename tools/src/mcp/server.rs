@@ -93,8 +93,8 @@ impl SecretHeader {
 }
 
 impl McpServer {
-    /// A program to start. It sees PATH, HOME and LANG of herm's environment, the variables that `env` names, and
-    /// nothing else.
+    /// A program to start. It sees PATH, HOME and LANG of herm's environment, the variables that `env`
+    /// names, and nothing else.
     pub fn process(name: &str, command: &str, args: Vec<String>, env: Vec<String>) -> Result<Self> {
         if command.trim().is_empty() {
             return Err(Error::invalid(format!("the MCP server {name} has an empty command"))
@@ -173,7 +173,7 @@ impl McpServer {
         self
     }
 
-    /// Its name.
+    /// The name that the names of its tools begin with, behind `mcp_`.
     pub fn name(&self) -> &str {
         &self.name
     }

@@ -56,9 +56,9 @@ pub struct Chain {
 /// An answer, and whose it is.
 #[derive(Debug, Clone)]
 pub struct ChainResponse {
-    /// The reply.
+    /// What the backend answered.
     pub completion: Completion,
-    /// Who gave it.
+    /// The backend that answered; the usage is counted at its price.
     pub backend: Arc<dyn Backend>,
     /// How many attempts it took, at all backends together.
     pub attempts: u32,
@@ -69,13 +69,13 @@ pub struct ChainResponse {
 /// One attempt that failed.
 #[derive(Debug, Clone, Copy)]
 pub struct Attempt<'a> {
-    /// Who failed.
+    /// The name of the backend that failed.
     pub backend: &'a str,
     /// The attempt's number at this backend, from 1.
     pub number: u32,
     /// What kind of failure it was.
     pub class: ErrorClass,
-    /// What happened.
+    /// The error that the backend returned, or the timeout at the deadline.
     pub error: &'a BackendError,
     /// How long until this backend is asked again; nothing when it is not.
     pub wait: Option<Duration>,

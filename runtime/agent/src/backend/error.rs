@@ -17,7 +17,7 @@ pub enum ErrorClass {
     RateLimit,
     /// The endpoint has no capacity at the moment.
     Overloaded,
-    /// The endpoint failed.
+    /// The endpoint reports an error of its own, such as status 500.
     Server,
     /// It took too long.
     Timeout,
@@ -62,7 +62,7 @@ impl ErrorClass {
         }
     }
 
-    /// The stable name.
+    /// The name that events, logs, spans and messages have for it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Auth => "auth",

@@ -29,7 +29,7 @@ pub enum Role {
     System,
     /// The subscriber, and what tools returned.
     User,
-    /// The model.
+    /// The model: its earlier replies.
     Assistant,
 }
 
@@ -47,9 +47,9 @@ impl Role {
 /// One message of a conversation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChatMessage {
-    /// Who says it.
+    /// Who said it: the runtime, the subscriber or a tool, or the model.
     pub role: Role,
-    /// What is said.
+    /// The text; it is shared, because each turn sends the conversation again.
     pub content: Arc<str>,
 }
 
@@ -102,20 +102,20 @@ pub enum FinishReason {
 pub struct Tokens {
     /// Read, cached ones included.
     pub input: u64,
-    /// Written, reasoning included.
+    /// Written by the model, reasoning included.
     pub output: u64,
     /// Of the input: served from a cache.
     #[serde(default)]
     pub cached: u64,
 }
 
-/// One reply.
+/// One reply of a backend to one request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Completion {
     /// What the model wrote.
     pub text: String,
-    /// Why it ended.
+    /// Whether the model was done, or the reply was cut at a limit.
     pub finish: FinishReason,
     /// The model that spoke, as it names itself.
     pub model: String,
@@ -129,9 +129,9 @@ pub struct Completion {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Price {
-    /// Read.
+    /// What a million tokens of the prompt cost, cached ones included.
     pub input: u64,
-    /// Written.
+    /// What a million tokens of replies cost.
     pub output: u64,
 }
 
@@ -159,7 +159,7 @@ pub struct Capabilities {
     pub price: Option<Price>,
 }
 
-/// Someone who answers.
+/// A model, or something that stands in for one, that answers the questions of a session.
 #[async_trait]
 pub trait Backend: Send + Sync + std::fmt::Debug {
     /// Its short name: `openai`, `reflex`.

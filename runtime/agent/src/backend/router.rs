@@ -20,7 +20,7 @@ pub struct Router {
 }
 
 impl Router {
-    /// No backend yet.
+    /// A router without backends: until one is added, every route is an error.
     pub fn new() -> Self {
         Self::default()
     }

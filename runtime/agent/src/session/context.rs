@@ -47,7 +47,7 @@ pub enum TextOwner {
 /// How a conversation is made to fit.
 #[derive(Debug, Clone, Copy)]
 pub struct Fit<'a> {
-    /// The way.
+    /// Whether old results are cut to their beginnings, or every result keeps its telling lines.
     pub compressor: Compressor,
     /// What is left of a text that is cut to its beginning.
     pub shrunk_bytes: usize,

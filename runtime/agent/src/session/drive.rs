@@ -34,7 +34,7 @@ pub trait ToolExecutor: Send + Sync {
     async fn call(&self, call: &ToolCall, cx: &ToolContext, until: Instant) -> ToolReport;
 }
 
-/// Runs the tools.
+/// Runs the tools of a toolbox, within the time and size that their cards allow.
 #[derive(Debug, Clone)]
 pub struct LiveTools(pub Toolbox);
 
@@ -101,16 +101,16 @@ pub trait AnswerRelease: Send + Sync + std::fmt::Debug {
     async fn release(&self, answer: &str) -> Result<(), String>;
 }
 
-/// Where events go.
+/// The channel that takes the events of a task; a closed one does not end the task.
 pub type EventSender = tokio::sync::mpsc::UnboundedSender<TaskEvent>;
 
 /// What a session needs beside its machine.
 pub struct Session<'s> {
-    /// Who speaks.
+    /// The backends that are asked, in order.
     pub chain: &'s Chain,
-    /// Who runs calls.
+    /// What runs the calls: the tools, or in a replay the record of what they returned.
     pub caller: &'s dyn ToolExecutor,
-    /// What tools see.
+    /// The context that each call of a tool gets.
     pub cx: &'s ToolContext,
     /// The tools the task may use.
     pub tools: &'s [&'s ToolSpec],
@@ -126,11 +126,11 @@ pub struct Session<'s> {
     pub limits: &'s TaskLimits,
     /// When it has to be done.
     pub until: Instant,
-    /// Ends it early.
+    /// Lets the caller end the task early.
     pub cancel: &'s CancelToken,
-    /// Who watches.
+    /// The channel that events are sent to; none where nobody listens.
     pub events: Option<&'s EventSender>,
-    /// Spreads retries out.
+    /// The source of chance for the waits between retries.
     pub random: &'s dyn Random,
     /// The legal replies as schemas, put together when first asked for.
     pub legal: [OnceLock<Arc<Value>>; 3],
@@ -139,7 +139,7 @@ pub struct Session<'s> {
 /// What was said and done.
 #[derive(Debug, Default)]
 pub struct SessionLog {
-    /// The turns.
+    /// The replies, each with the call that it led to and what the tool returned.
     pub turns: Vec<Turn>,
     /// What it used up.
     pub usage: TaskUsage,
@@ -158,7 +158,7 @@ enum NoReply {
 }
 
 impl Session<'_> {
-    /// Tells whoever watches.
+    /// Sends an event, where somebody listens.
     pub fn emit(&self, event: impl FnOnce() -> TaskEvent) {
         if let Some(events) = self.events {
             // Nobody listens any more: the task goes on all the same.
@@ -291,8 +291,8 @@ impl Session<'_> {
         Err(NoReply::Backend(BackendError::new(ErrorClass::ContextOverflow, "the conversation cannot be made shorter")))
     }
 
-    /// The tools with what their arguments may be held to; as they are where the model needs no examples, and could not copy
-    /// from them.
+    /// The tools with what their arguments may be held to; none where there is no plan and the model needs no examples
+    /// that it could copy from.
     fn held(&self, machine: &Machine) -> Option<Vec<ToolSpec>> {
         let (question, results) = (&self.cx.task().input, machine.results());
         let of_cards;

@@ -136,8 +136,8 @@ fn has_example(card: &ToolSpec) -> bool {
     card.few_shot.is_some() || card.schema.get("examples").is_some() || in_properties()
 }
 
-/// A call of a tool from question to answer: by the example on its card, by those in its schema, or with the smallest
-/// arguments that fit.
+/// A call of a tool from question to answer: by the example on its card, by those in its schema, or with the
+/// smallest arguments that fit.
 pub fn example_of(card: &ToolSpec, found: &str, names: ExampleNames<'_>) -> FewShotExample {
     if let Some(worked) = &card.few_shot {
         return worked.clone();

@@ -25,7 +25,7 @@ const PLAIN: [&str; 16] = [
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Grounding {
-    /// Nothing is asked.
+    /// Nothing is asked of the facts of an answer.
     Off,
     /// No value of an example may stand in an answer that no result has, and a short answer that reports something
     /// has at least one fact from a result.
@@ -50,7 +50,7 @@ impl Grounding {
 /// What an answer may draw on.
 #[derive(Debug, Clone, Copy)]
 pub struct Ground<'a> {
-    /// What was asked.
+    /// The task's input: its words may stand in the answer.
     pub question: &'a str,
     /// The role: its words are the vocabulary of its answers.
     pub role: &'a str,
@@ -101,7 +101,7 @@ pub fn unsupported<'r>(
     if ground.has_schema || words(&said).len() > SHORT_ANSWER {
         return Vec::new();
     }
-    // A value in small letters is no fact by its form: "a red door".
+    // A value in small letters is not a fact by its form: "a red door".
     let told: Vec<String> = facts_of_source(&said).collect();
     let from_nowhere = |word: &String| is_new(word) && !known.contains(word) && !vocabulary.contains(word);
     for value in ground.values {

@@ -11,7 +11,7 @@ use crate::tool::ToolSpec;
 pub struct LegalReplies<'a> {
     /// Whether a call or an answer is due.
     pub legal: Legal,
-    /// The tools.
+    /// The cards of the tools that the task may use.
     pub tools: &'a [&'a ToolSpec],
     /// The same, with arguments held to the words of the task; none where they are not held.
     pub held: Option<&'a [ToolSpec]>,
@@ -29,7 +29,7 @@ impl<'a> LegalReplies<'a> {
         Self { legal, tools, held: None, answer, examples, failed: &[] }
     }
 
-    /// The schema.
+    /// The JSON Schema that every legal reply fits.
     pub fn schema(&self) -> Value {
         let mut shapes = Vec::new();
         if self.legal != Legal::Final {

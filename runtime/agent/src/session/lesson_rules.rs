@@ -53,7 +53,6 @@ pub(super) struct LessonContext<'a> {
 /// A skill that a lesson may point at or repeat.
 #[derive(Debug, Clone)]
 pub(super) struct KnownSkill {
-    /// Its name.
     pub(super) slug: Slug,
     /// What it says, where the lesson may come from it and the agent did not write it.
     pub(super) expert: Option<String>,
@@ -130,8 +129,8 @@ fn points_at<'a>(lesson: &SynthesizedSkill, context: &LessonContext<'a>) -> Opti
     pointed
 }
 
-/// Whether a sentence names a skill. A name of one plain word, such as `weather`, is a word as well: it names the skill beside
-/// that word.
+/// Whether a sentence names a skill. A name of one plain word, such as `weather`, is a word as well: it names the
+/// skill only beside the word skill.
 fn names(said: &[String], slug: &Slug) -> bool {
     let name = words(slug.as_str());
     match name.as_slice() {

@@ -1,8 +1,8 @@
 //! The loop as a pure state machine.
 //!
-//! [`Machine::next`] says what to do: ask the model, call a tool, or stop. Whoever drives it does
-//! that and tells it with [`Machine::hear`], [`Machine::take`] or [`Machine::end`]. It reads no
-//! clock, does no IO, and can be written down and read back between any two steps.
+//! [`Machine::next`] says what to do: ask the model, call a tool, or stop. The driver does that and tells the machine
+//! with [`Machine::hear`], [`Machine::take`] or [`Machine::end`]. It reads no clock, does no IO, and can be written
+//! down and read back between any two steps.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,11 +27,11 @@ const FAILURES_ALLOWED: u8 = 2;
 /// How often a call that is not made again may be repeated before the session ends.
 const REPEATS_ALLOWED: u8 = 2;
 
-/// How often an answer that nothing vouches for is sent back. After that the session ends, with the answer as one that
-/// is not verified.
+/// How often an answer that nothing vouches for is sent back. After that the session ends, and the answer counts as
+/// one that is not verified.
 const REFUSALS_ALLOWED: u8 = 2;
-/// So many calls that went wrong, with every tool that could help among them, and the agent may say that it could not
-/// find out.
+/// So many calls that went wrong, with every tool that could help among them, and the agent may answer that it could
+/// not find out what was asked.
 const ENOUGH_FAILURES: usize = 4;
 
 /// What a session goes by.
@@ -59,7 +59,7 @@ pub struct SessionRules {
     #[serde(default)]
     pub reading: Edition,
     /// The tools whose results an answer can rest on; all, where there are none. Looking up what the agent itself keeps
-    /// is no evidence of work.
+    /// is not evidence of work.
     #[serde(default)]
     pub working_tools: Vec<String>,
     /// What answers may draw on.
@@ -74,7 +74,7 @@ pub struct FactRules {
     pub grounding: Grounding,
     /// The role: its words are the vocabulary of its answers.
     pub role: Arc<str>,
-    /// The worked examples in the prompt: a copy of their values is no answer.
+    /// The worked examples in the prompt: a copy of their values is not an answer.
     pub examples: Arc<str>,
     /// What those examples ask for and answer.
     #[serde(default)]
@@ -84,7 +84,7 @@ pub struct FactRules {
 }
 
 impl Default for FactRules {
-    /// Nothing is asked.
+    /// No fact of an answer has to come from a result.
     fn default() -> Self {
         Self { grounding: Grounding::Off, role: "".into(), examples: "".into(), values: Vec::new(), has_schema: false }
     }
@@ -115,9 +115,9 @@ impl Default for SessionRules {
 /// A call the model made and the machine allows.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ToolCall {
-    /// The tool.
+    /// The name of the tool.
     pub tool: String,
-    /// The arguments.
+    /// The arguments as the model gave them.
     pub args: Map<String, Value>,
 }
 
@@ -135,7 +135,7 @@ pub enum Legal {
     Call,
     /// A call or a final answer.
     CallOrFinal,
-    /// A final answer.
+    /// A final answer: there are no tools, or this is the last turn.
     Final,
 }
 
@@ -144,7 +144,7 @@ pub enum Legal {
 pub struct TurnRequest {
     /// The turn, from 1.
     pub turn: u8,
-    /// The conversation.
+    /// The whole conversation, from the system message on, shortened to fit.
     pub messages: Vec<ChatMessage>,
     /// Which replies are legal.
     pub legal: Legal,
@@ -157,22 +157,22 @@ pub enum Next<'m> {
     Ask(TurnRequest),
     /// Call a tool, then [`Machine::take`] its result.
     Call(&'m ToolCall),
-    /// Stop.
+    /// Stop: the session is over.
     Done(&'m Stop),
 }
 
 /// How a session ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stop {
-    /// Why.
+    /// Why the session ended.
     pub reason: StopReason,
     /// The final answer, as the model wrote it.
     pub answer: Option<String>,
-    /// What happened, in a sentence, where there is no answer.
+    /// What happened, in a sentence, where the task has none.
     pub message: Option<String>,
 }
 
-/// What a reply led to, for whoever watches.
+/// What a reply led to, for the events of the driver.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ReplyEffect {
     /// A call that is made next.
@@ -188,7 +188,7 @@ pub enum ReplyEffect {
     Nudged(Arc<str>),
     /// The session is over.
     Done,
-    /// Nobody had asked.
+    /// The machine had not asked: the reply is not used.
     Ignored,
 }
 
@@ -201,11 +201,11 @@ enum Phase {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 enum ConversationEntry {
-    /// The model.
+    /// What the model wrote.
     Reply(Arc<str>),
-    /// A tool; these shrink when the conversation is too long.
+    /// What a tool returned; results shrink when the conversation is too long.
     Result(Arc<str>),
-    /// The runtime.
+    /// What the runtime told the model.
     Nudge(Arc<str>),
 }
 
@@ -298,7 +298,7 @@ impl Machine {
         self.dropped
     }
 
-    /// Calls that ran.
+    /// How many calls ran; refused ones did not.
     pub fn executed(&self) -> usize {
         self.calls.iter().filter(|call| call.status != EvidenceStatus::Refused).count()
     }
@@ -484,8 +484,8 @@ impl Machine {
         !self.rules.answer_keys.is_empty() && answer.is_some_and(|answer| self.lacks(answer).is_none())
     }
 
-    /// The answer among the objects: the first that has what the role requires, else the first that says something,
-    /// else the first.
+    /// The answer among the objects: the first that has what the role requires, else the first that says something, else
+    /// the first of them.
     fn best_answer<'r>(&self, objects: &[&'r Object<'_>]) -> Option<&'r str> {
         let texts: Vec<&str> = objects
             .iter()
@@ -760,7 +760,7 @@ impl Machine {
 enum Chosen {
     /// A call of a permitted tool.
     Call(ToolCall),
-    /// A final answer.
+    /// An answer that is legal now.
     Answer(String),
     /// A final answer after calls that all went wrong.
     Unproven(String),

@@ -19,11 +19,11 @@ pub const INDEX_BEST: usize = 40;
 /// What the system message is made of.
 #[derive(Debug, Clone)]
 pub struct Prompt<'a> {
-    /// `system.md`.
+    /// The role: the text of `system.md`.
     pub role: &'a str,
-    /// `MEMORY.md`, frozen.
+    /// The agent's notes from `MEMORY.md`, frozen when the task begins.
     pub memory: &'a str,
-    /// `USER.md`, frozen.
+    /// What is known of all users, from `USER.md`, frozen when the task begins.
     pub users: &'a str,
     /// What is remembered of this subscriber, frozen.
     pub subscriber: &'a str,
@@ -48,9 +48,9 @@ pub struct Prompt<'a> {
 /// A skill whose body stands in the prompt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PreloadedSkill {
-    /// Its identity.
+    /// The name under which the prompt has it.
     pub slug: Slug,
-    /// Its body.
+    /// The text of the main file behind the front matter.
     pub body: String,
 }
 

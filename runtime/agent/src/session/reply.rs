@@ -70,7 +70,7 @@ impl ParsedReply<'_> {
 /// One object of a reply.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Object<'r> {
-    /// A tool call.
+    /// A call of a tool, `{"tool": …, "args": …}`.
     Call {
         /// The name of the tool, exactly as written.
         tool: String,
@@ -88,7 +88,7 @@ pub enum Object<'r> {
         /// Whether the text had to be repaired to be JSON.
         repaired: bool,
     },
-    /// Any other object.
+    /// Any other object, which may be the final answer.
     Final {
         /// The exact bytes of the reply where they are strict JSON, the repaired text otherwise.
         text: Cow<'r, str>,
@@ -358,7 +358,7 @@ impl<'r> Scan<'r> {
         }
     }
 
-    /// Passes a brace that closes one of prose. What it encloses is no answer: it is a piece of something else.
+    /// Passes a brace that closes one of prose. What it encloses is not an answer: it is a piece of something else.
     fn pass_closing_brace(&mut self, at: usize) -> usize {
         if self.open_beyond > 0 {
             self.open_beyond -= 1;
@@ -491,7 +491,7 @@ impl<'r> Scan<'r> {
             around += step;
             let announced = candidate.announced(self.text, self.edition);
             let mut object = candidate.object(&announced, self.edition);
-            // A piece of something else is no answer.
+            // A piece of something else is not an answer.
             let is_piece = around > 0 || announced == Announced::Member;
             match &mut object {
                 Object::Call { .. } => {}
@@ -660,8 +660,8 @@ impl<'r> Candidate<'r> {
         None
     }
 
-    /// The object that a fence holds, from its info string to the end of its closing line, if it holds nothing else but marks
-    /// such as `<tool_call>`.
+    /// The object that a fence holds, from its info string to the end of its closing line, if it holds nothing else but
+    /// marks such as `<tool_call>`.
     fn whole_of_fence(text: &'r str, info: usize, end: usize) -> Option<Self> {
         let fence = text.get(..end)?.trim_end();
         let content = fence.trim_end_matches('`');
@@ -741,7 +741,7 @@ impl Quoted {
             if here == b'\\' {
                 at += 1;
             } else if here == quote {
-                // An apostrophe inside a word is no end; the end of a string stands before a mark of JSON.
+                // An apostrophe inside a word ends nothing; the end of a string stands before a mark of JSON.
                 if quote == b'"' || matches!(next_solid(text, at), Some(b',' | b':' | b'}' | b']')) {
                     return Some(Self { end: at, doubtful });
                 }

@@ -40,12 +40,12 @@ use crate::tool::{
 };
 use crate::tuning::Tuning;
 
-/// How long a tool that outstayed its time may still hold the desk.
+/// How long a tool that outstayed its time may still hold the working copy.
 const PATIENCE_WITH_TOOLS: Duration = Duration::from_secs(30);
 
 /// From this score on an outcome is good enough to learn from.
 pub const GOOD_SCORE: f64 = 0.7;
-/// How long whoever verifies an answer may take.
+/// How long a tool or a program that verifies an answer may take.
 const VERIFIER_TIME: Duration = Duration::from_secs(10);
 /// The most characters of a note on an outcome.
 const NOTE_CHARS: usize = 300;
@@ -58,17 +58,17 @@ const NOBODY: &str = "none";
 
 /// Everything a task runs with.
 pub struct TaskRun<'r> {
-    /// The task.
+    /// What names the task: its brain, subscriber, input and deadline.
     pub frame: Arc<TaskFrame>,
     /// The brain, and the step in the making.
     pub desk: Arc<Mutex<WorkingCopy>>,
-    /// What tools see.
+    /// The context that each call of a tool gets.
     pub cx: ToolContext,
-    /// Who speaks.
+    /// The backends that are asked, in order.
     pub chain: &'r Chain,
     /// The tools the task may use.
     pub toolbox: &'r Toolbox,
-    /// Who runs calls.
+    /// What runs the calls: the tools, or in a replay the record of what they returned.
     pub caller: &'r dyn ToolExecutor,
     /// What it may use up.
     pub limits: &'r TaskLimits,
@@ -82,13 +82,13 @@ pub struct TaskRun<'r> {
     pub examples: Arc<ExampleCache>,
     /// Runs programs that verify answers.
     pub verifiers: Option<Arc<dyn ProgramRunner>>,
-    /// Ends it early.
+    /// Lets the caller end the task early.
     pub cancel: &'r CancelToken,
-    /// Who watches.
+    /// The channel that events are sent to; none where nobody listens.
     pub events: Option<&'r EventSender>,
     /// Whether the final answer may be kept; it may, where nobody is asked.
     pub release: Option<&'r dyn AnswerRelease>,
-    /// Spreads retries out.
+    /// The source of chance for the waits between retries.
     pub random: &'r dyn Random,
     /// An answer that is known already: no model is asked.
     pub known: Option<String>,
@@ -100,11 +100,11 @@ pub struct TaskRun<'r> {
 /// A task whose step is ready to be settled.
 #[derive(Debug)]
 pub struct FinishedTask {
-    /// How it ended.
+    /// Why the task ended, with the answer or a message.
     pub stop: Stop,
-    /// Turns used.
+    /// How many turns were used, 0 to 8.
     pub turns: u32,
-    /// Tool calls.
+    /// The tool calls in order, refused ones included.
     pub calls: Vec<CallRecord>,
     /// What it used up.
     pub usage: TaskUsage,
@@ -296,7 +296,7 @@ impl TaskRun<'_> {
         self.close(machine, driven, transcript, warnings).await
     }
 
-    /// Whether a task that went well leaves an example. What one subscriber said is no example for others.
+    /// Whether a task that went well leaves an example. What one subscriber said is not an example for others.
     fn harvest(&self) -> HarvestRule {
         let options = self.learning;
         match self.replayed {
@@ -723,7 +723,7 @@ impl TaskRun<'_> {
                 warnings,
             })
         });
-        // A tool that never lets go of the desk must not hold its task for ever.
+        // A tool that never lets go of the working copy must not hold its task for ever.
         match tokio::time::timeout(PATIENCE_WITH_TOOLS, closing).await {
             Ok(finished) => finished,
             Err(_) => Err(Error::unavailable("a tool holds the brain and does not let go; nothing was settled")),

@@ -127,7 +127,7 @@ pub struct SynthesizedSkill {
     pub slug: Slug,
     /// What it does and when to use it.
     pub description: String,
-    /// The procedure.
+    /// The procedure in Markdown, without front matter.
     pub body: String,
 }
 
@@ -152,7 +152,7 @@ pub fn decide(completion: &Completion, reading: Edition) -> Result<Option<Synthe
         "create" | "update" => {
             let name = field("name")?;
             let slug =
-                Slug::from_title(name).ok_or_else(|| Error::invalid(format!("{name:?} is no name for a skill")))?;
+                Slug::from_title(name).ok_or_else(|| Error::invalid(format!("{name:?} cannot name any skill")))?;
             let (description, body) = (field("description")?.to_owned(), field("body")?.to_owned());
             Ok(Some(SynthesizedSkill { slug, description, body }))
         }

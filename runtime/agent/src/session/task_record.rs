@@ -28,7 +28,7 @@ const PRIVATE: &str = "[private]";
 /// A task that is over, as its step tells it.
 #[derive(Debug, Clone, Copy)]
 pub struct TaskRecord<'a> {
-    /// The task.
+    /// What names the task: its brain, subscriber, input and moment.
     pub frame: &'a TaskFrame,
     /// What the task has seen of its subscriber, where it is private.
     pub private: Option<&'a QuotableTexts>,
@@ -36,7 +36,7 @@ pub struct TaskRecord<'a> {
     pub turns: &'a [Turn],
     /// Its machine, at its end.
     pub machine: &'a Machine,
-    /// How it ended.
+    /// Why the task ended, with the answer or a message.
     pub stop: &'a Stop,
     /// The skills that were loaded, each with the turn in which the task first had it; 0 before the first turn.
     pub loaded: &'a [(Slug, u32)],
@@ -61,7 +61,7 @@ impl TaskRecord<'_> {
                 at: frame.at,
             };
             // What was asked and what was answered. The calls between are in the transcript: as messages
-            // they would only be found again by whoever looks for the same words.
+            // they would only be found again by a search for the same words.
             draft.message(message(MessageRole::User, head(&frame.input, INPUT_CHARS)));
             // What nothing vouches for is not remembered as an answer.
             if let Some(answer) = stop.answer.as_ref().filter(|_| status == TaskStatus::Converged) {

@@ -17,7 +17,7 @@ use crate::tool::{SkillRules, ToolReport};
 /// The format this build writes.
 pub const TRANSCRIPT_SCHEMA: &str = "herm/transcript@1";
 
-/// One turn.
+/// A reply of the model and, where it led to one, a call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Turn {
@@ -35,7 +35,7 @@ pub struct Turn {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum HarvestRule {
-    /// None.
+    /// No task leaves an example.
     #[default]
     Never,
     /// Those with a good outcome.
@@ -54,19 +54,19 @@ impl HarvestRule {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Transcript {
-    /// Always [`TRANSCRIPT_SCHEMA`].
+    /// The format: always [`TRANSCRIPT_SCHEMA`], anything else is not read.
     pub schema: String,
-    /// The task.
+    /// The name of the task, which the receipt has too.
     pub task: TaskId,
-    /// The brain.
+    /// The brain that the task ran on.
     pub brain: BrainId,
-    /// When it began.
+    /// When the task began; what it wrote carries this moment.
     pub at: Timestamp,
     /// Who asked, as the brain knows them.
     pub subscriber: Option<Digest>,
-    /// What was asked.
+    /// The task's input, whole.
     pub input: String,
-    /// The limits.
+    /// What the task could use up, as the brain's tuning had lowered it.
     pub limits: TaskLimits,
     /// The tools it could use.
     pub tools: Vec<String>,
@@ -107,12 +107,12 @@ pub struct Transcript {
     /// before they were does not say.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub guarded: bool,
-    /// The turns.
+    /// The turns in order: replies, calls and results.
     pub turns: Vec<Turn>,
     /// What was said when asked to write a skill down.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub synthesis: Option<Completion>,
-    /// How it ended.
+    /// Why the task ended, with the answer or a message.
     pub stop: Stop,
 }
 
@@ -152,7 +152,7 @@ impl Transcript {
         serde_json::to_vec(self).map_err(|source| Error::internal("a transcript cannot be written").because(source))
     }
 
-    /// Reads one back.
+    /// Reads a transcript back; another format, or text that is not one, is an error.
     pub fn parse(bytes: &[u8]) -> Result<Self> {
         let transcript: Self = serde_json::from_slice(bytes).map_err(|source| {
             Error::corrupt(format!("the transcript cannot be read: {source}")).hint("this task cannot be replayed")

@@ -21,13 +21,13 @@ use crate::text;
 /// The task a tool runs for.
 #[derive(Debug, Clone)]
 pub struct TaskFrame {
-    /// The brain.
+    /// The brain that the task runs on.
     pub brain: BrainId,
-    /// The task.
+    /// The task's name, which everything that it writes is kept under.
     pub task: TaskId,
     /// Who asks: the digest that the brain knows them by.
     pub subscriber: Option<Digest>,
-    /// What was asked.
+    /// The whole input of the task; see [`words`](Self::words).
     pub input: Arc<str>,
     /// When the task began. Everything it writes carries this moment.
     pub at: Timestamp,
@@ -57,7 +57,7 @@ impl TaskFrame {
     }
 
     /// Whether what it writes must not reach others: a subscriber's words, unless the operator
-    /// chose to share.
+    /// chose to share what subscribers say.
     pub fn is_private(&self) -> bool {
         self.subscriber.is_some() && !self.shares
     }
@@ -84,8 +84,8 @@ impl fmt::Debug for Secrets {
 const SHORTEST_REDACTED: usize = 6;
 
 impl Secrets {
-    /// Adds a secret by name, with the hosts it may be sent to. A secret that is itself an address
-    /// needs none.
+    /// Adds a secret by name, with the hosts it may be sent to. A secret that is itself an
+    /// address needs no hosts.
     pub fn add(&mut self, name: &str, value: SecretString, hosts: &[String]) {
         let hosts = hosts.iter().map(|host| host.to_ascii_lowercase()).collect();
         self.0.insert(name.to_owned(), Secret { value, hosts });
@@ -101,7 +101,7 @@ impl Secrets {
         self.0.get(name).is_some_and(|secret| secret.hosts.contains(&host.to_ascii_lowercase()))
     }
 
-    /// The names.
+    /// The names of all secrets, for what a tool's card or an error may list.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.0.keys().map(String::as_str)
     }
@@ -126,7 +126,7 @@ pub trait Agents: Send + Sync + fmt::Debug {
     async fn ask(&self, from: &TaskFrame, to: BrainId, input: String) -> Result<String>;
 }
 
-/// Which agents a task may ask, decided by whoever accepted the task. Holds for the tasks that it leads to as well.
+/// Which agents a task may ask, decided where the task was accepted. Holds for the tasks that it leads to as well.
 pub trait AskRules: Send + Sync + fmt::Debug {
     /// Refuses an agent that must not be asked now. The model reads the sentence.
     fn check(&self, to: &BrainId) -> Result<()>;
@@ -173,7 +173,7 @@ pub fn traced(text: &str) -> String {
 }
 
 impl ToolContext {
-    /// A context over a desk.
+    /// A context over a working copy.
     pub fn new(
         frame: Arc<TaskFrame>,
         desk: Arc<Mutex<WorkingCopy>>,
@@ -181,7 +181,7 @@ impl ToolContext {
         agents: Option<Arc<dyn Agents>>,
     ) -> Self {
         if frame.is_private() {
-            // Whoever makes a context of a subscriber's task guards its words: nobody has to think of it.
+            // Every context of a subscriber's task guards its words: no caller has to ask for it.
             desk.lock().unwrap_or_else(PoisonError::into_inner).keep_private(&frame.input);
         }
         let (meaning, turn) = (None, Arc::default());
@@ -209,12 +209,12 @@ impl ToolContext {
         self.meaning.as_ref()
     }
 
-    /// The task.
+    /// The task that the tool runs for.
     pub fn task(&self) -> &TaskFrame {
         &self.frame
     }
 
-    /// The operator's secrets.
+    /// The secrets that the operator's configuration names.
     pub fn secrets(&self) -> &Secrets {
         &self.secrets
     }
@@ -229,7 +229,7 @@ impl ToolContext {
         Self { went_well: true, ..self.clone() }
     }
 
-    /// Says which turn it is from now on. Whoever runs a session calls it before each call.
+    /// Says which turn it is from now on. The driver of a session calls it before each call.
     pub(crate) fn enter_turn(&self, turn: u32) {
         self.turn.store(turn, Ordering::Relaxed);
     }
@@ -270,7 +270,7 @@ impl ToolContext {
     }
 }
 
-/// Works at a desk, off the executor's threads. Once begun, the work is finished even if nobody
+/// Works on a working copy, off the executor's threads. Once begun, the work is finished even if nobody
 /// waits for it any more.
 pub async fn with_working_copy<T, W>(desk: &Arc<Mutex<WorkingCopy>>, work: W) -> Result<T>
 where
@@ -290,7 +290,7 @@ where
     }
 }
 
-/// Works at a desk at once, where the work is little: on a small brain whose desk is free. Crossing
+/// Works on a working copy at once, where the work is little: on a small brain whose working copy is free. Crossing
 /// to another thread and back costs more than such work. Otherwise like [`with_working_copy`].
 pub async fn with_working_copy_inline<T, W>(desk: &Arc<Mutex<WorkingCopy>>, work: W) -> Result<T>
 where
@@ -313,5 +313,5 @@ fn work_at<T>(desk: &mut WorkingCopy, work: impl FnOnce(&mut WorkingCopy) -> Res
 }
 
 fn left_in_the_middle() -> Error {
-    Error::internal("the desk was left in the middle of something")
+    Error::internal("work on the brain was left unfinished")
 }

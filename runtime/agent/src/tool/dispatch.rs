@@ -31,7 +31,7 @@ pub enum Disclosure {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ToolReport {
-    /// How it went.
+    /// Whether the tool succeeded, failed, or was not run at all.
     pub status: EvidenceStatus,
     /// What the model reads.
     pub text: String,

@@ -44,7 +44,7 @@ impl Embeddings {
         Self { embedder, uses, waiting: Mutex::default(), asking }
     }
 
-    /// The model.
+    /// The model that makes vectors of texts.
     pub fn embedder(&self) -> &Arc<dyn Embedder> {
         &self.embedder
     }

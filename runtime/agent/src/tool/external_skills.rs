@@ -49,7 +49,7 @@ pub struct ExternalSkills {
 #[derive(Debug, Default)]
 pub(super) struct Held {
     pub(super) shelf: SkillDirs,
-    /// Made from the shelf when they are first asked for.
+    /// Made from the skill directories when they are first asked for.
     catalog: Option<SkillCatalog>,
     commands: Option<Commands>,
 }

@@ -1,5 +1,5 @@
-//! The door through which a task changes skills. The gate of [`provenance`](crate::skill::provenance) rules on each
-//! change: it becomes part of the step, waits in the review queue for a person, or is refused. What would be written
+//! How a task changes skills: every change passes here. The gate of [`provenance`](crate::skill::provenance) rules on
+//! each one: it becomes part of the step, waits in the review queue for a person, or is refused. What would be written
 //! is looked at as it would stand, whole files with their names, before anything is.
 
 mod direct;
@@ -50,14 +50,14 @@ pub struct RecordedSkillChanges(pub BTreeMap<Slug, Option<String>>);
 pub enum SkillWriteOutcome {
     /// It is part of the step.
     Done,
-    /// It waits for a person. Why, in a sentence or two for whoever asked for it.
+    /// It waits for a person. Why, in a sentence or two for the caller.
     Waits(String),
 }
 
 /// A change that a task may not make, and proposes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TaskProposal {
-    /// The change.
+    /// The change as the review queue keeps it for a person.
     pub proposed: SkillProposal,
     /// What it does to the skill.
     pub change: SkillChange,
@@ -68,19 +68,19 @@ pub struct TaskProposal {
 /// What is to be done to a skill.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Write<'a> {
-    /// A new skill.
+    /// A new skill with this main file.
     Create(&'a str),
-    /// Another main file.
+    /// Another main file in the place of the old one.
     Edit(&'a str),
     /// Back from the archive, with another main file.
     Restore(&'a str),
     /// One place of the main file or of a support file.
     Patch { file: Option<&'a str>, find: &'a str, replacement: &'a str },
-    /// A support file.
+    /// One support file, new or in the place of the old one.
     File { file: &'a str, content: &'a str },
     /// No such support file any more.
     RemoveFile(&'a str),
-    /// To the archive.
+    /// The skill goes to the archive.
     Archive,
 }
 
@@ -116,7 +116,7 @@ pub(super) struct Overlay {
     proposal: TaskProposal,
 }
 
-/// What a desk knows for the gate.
+/// What a working copy knows for the gate.
 #[derive(Debug, Default)]
 pub(super) struct Gate {
     /// What the task has seen of its subscriber; nothing where the task is not private.
@@ -144,7 +144,7 @@ impl WorkingCopy {
         }
     }
 
-    /// Whether a task of a subscriber is at the desk.
+    /// Whether the task in this working copy is a subscriber's.
     pub(super) fn is_private(&self) -> bool {
         self.gate.private.is_some()
     }
@@ -155,13 +155,13 @@ impl WorkingCopy {
     }
 
     /// Another answer that was given in the subscriber's name: what another agent said. A call that a replay does not run
-    /// again also names it in its output: see [`Output::telling`](super::ToolOutput::with_disclosures).
+    /// again also names it in its output: see [`ToolOutput::with_disclosures`](super::ToolOutput::with_disclosures).
     pub fn add_private_text(&mut self, text: &str) {
         self.saw_private(text);
     }
 
-    /// Does something that is replayed. Where it went well then, what was decided then holds, and nothing is judged
-    /// again.
+    /// Does something that is replayed. Where it went well then, what was decided then holds, and
+    /// nothing is judged again.
     pub(crate) fn as_recorded<T>(&mut self, went_well: bool, work: impl FnOnce(&mut Self) -> T) -> T {
         self.gate.went_well = went_well;
         let done = work(self);
@@ -169,8 +169,8 @@ impl WorkingCopy {
         done
     }
 
-    /// Refuses a text that may not be written down. Tools ask here and not the guard, so that a replay comes to what was
-    /// decided then.
+    /// Refuses a text that may not be written down. Tools ask here and not the guard, so that a replay comes
+    /// to what was decided then.
     pub fn check_text(&self, text: &str) -> Result<()> {
         if self.gate.went_well { Ok(()) } else { guard::check(text) }
     }
@@ -518,8 +518,8 @@ pub(crate) fn says_nothing_new(said: &[String], role: &str) -> bool {
     !said.iter().any(|word| !is_stop_word(word) && !in_role.contains(word) && word.len() > 2)
 }
 
-/// What no skill may say: the whole file as it would stand, so that what stood there before cannot complete what a
-/// change begins.
+/// What no skill may say: the whole file as it would stand, so that what stood there before cannot
+/// complete what a change begins.
 fn check(file: &SkillFileEdit) -> Result<()> {
     let Some(text) = file.after.as_deref().and_then(|after| std::str::from_utf8(after).ok()) else { return Ok(()) };
     match file.path.name().ends_with(".md") {

@@ -50,11 +50,11 @@ pub struct SkillEnv {
 pub struct SessionEnv {
     /// What the harness gives.
     pub surroundings: Arc<SkillEnv>,
-    /// The task.
+    /// The task that the session runs; none where a tool is called outside a task.
     pub task: Option<TaskId>,
     /// When it has to be done.
     pub until: Option<Instant>,
-    /// Where the brain really is, if the one at the desk is a copy: a replay.
+    /// Where the brain really is, if the one in the working copy is itself a copy: a replay.
     pub original: Option<PathBuf>,
     /// Which components and constants the brain runs with.
     pub tuning: Arc<Tuning>,
@@ -181,7 +181,7 @@ impl WorkingCopy {
         Ok((head.to_owned(), body))
     }
 
-    /// Where a skill's files are, for whoever runs them.
+    /// Where a skill's files are, for the programs and the model that use them.
     fn skill_dir(&mut self, place: &SkillLocation) -> Result<String> {
         let inside = match place.dir() {
             Some(dir) => dir.to_string(),
@@ -337,8 +337,8 @@ impl WorkingCopy {
         }
     }
 
-    /// The skill that a typed command stands for: the brain's own first. In a replay, whatever is not here any more was
-    /// a text.
+    /// The skill that a typed command stands for: the brain's own first. In a replay, a skill that is not here any more
+    /// stands for nothing, and the input is a text.
     fn resolve(&mut self, word: &str) -> Result<Option<Slug>> {
         let around = self.around.clone();
         let is_on = |slug: &Slug| !around.surroundings.disabled.contains(slug);
@@ -367,7 +367,7 @@ fn split(text: &str) -> (&str, &str) {
     text.split_at(head.unwrap_or(0))
 }
 
-/// Whose text a skill is: an agent's, once an agent has changed it, whoever made it. A skill that
+/// Whose text a skill is: an agent's, once an agent has changed it, no matter who made it. A skill that
 /// nobody recorded is trusted no further.
 fn last_hand(usage: Option<&SkillUsage>) -> CreatedBy {
     usage.filter(|usage| usage.patch_count == 0).map_or(CreatedBy::Agent, |usage| usage.created_by)

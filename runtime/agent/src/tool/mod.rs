@@ -2,8 +2,8 @@
 //!
 //! - [`Toolbox`] holds the tools of a harness; a brain's whitelist and the operator's
 //!   [`Permissions`] decide which of them a task may use.
-//! - [`ToolContext`] is what a running tool sees: the task, and the brain with the step in the making
-//!   (its [`WorkingCopy`]).
+//! - [`ToolContext`] is what a running tool sees: the task, and the brain with
+//!   the step in the making, its [`WorkingCopy`].
 //! - [`dispatch`] checks arguments against the card's JSON Schema, holds the call to its time and
 //!   its output to its size, and turns a panic into an error result.
 
@@ -51,9 +51,9 @@ pub enum Permission {
     Read,
     /// The step in the making.
     WriteBrain,
-    /// The network.
+    /// The network, as far as the operator allows it.
     Network,
-    /// Other processes.
+    /// Other processes, which may do what this one may unless a sandbox holds them.
     Process,
 }
 
@@ -75,7 +75,7 @@ pub struct ToolSpec {
     pub description: String,
     /// The JSON Schema of its arguments: an object.
     pub schema: Value,
-    /// What it touches.
+    /// What a call touches: the operator's [`Permissions`] allow it or not.
     pub permission: Permission,
     /// How long a call may take.
     pub timeout: Duration,
@@ -86,8 +86,8 @@ pub struct ToolSpec {
     /// Whether a call does very little and waits for nothing but the brain: it then runs where its
     /// task runs, which saves waking other threads.
     pub quick: bool,
-    /// Whether it only looks up what the agent itself keeps. Where other tools are there, an answer has to rest on one
-    /// of those.
+    /// Whether it only looks up what the agent itself keeps. Where other tools are there, an answer has to rest on
+    /// the result of one of those.
     pub lookup: bool,
     /// A typical call from question to answer, for models that have to be shown one.
     pub few_shot: Option<FewShotExample>,
@@ -96,13 +96,13 @@ pub struct ToolSpec {
 /// A call of a tool, worked from the question to the answer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FewShotExample {
-    /// What is asked.
+    /// The question as a subscriber would ask it.
     pub question: String,
-    /// The arguments.
+    /// The arguments of the call, an object that fits the tool's schema.
     pub args: Value,
     /// What the tool returns.
     pub result: String,
-    /// What is answered.
+    /// The text of the answer; the prompt shows it in the form that the role's schema asks for.
     pub answer: String,
 }
 
@@ -138,7 +138,7 @@ impl ToolSpec {
         Self { quick: true, ..self }
     }
 
-    /// The card of a tool that is no evidence of work: see [`ToolSpec::lookup`].
+    /// The card of a tool that is not evidence of work: see [`ToolSpec::lookup`].
     pub fn lookup(self) -> Self {
         Self { lookup: true, ..self }
     }
@@ -160,7 +160,7 @@ pub struct ToolOutput {
 }
 
 impl ToolOutput {
-    /// An output.
+    /// An output that a replay makes again: `text` is for the model, `summary` a line for people.
     pub fn new(text: impl Into<String>, summary: impl Into<String>) -> Self {
         Self { text: text.into(), summary: summary.into(), recorded: false, waits: false, told: None }
     }
@@ -184,7 +184,7 @@ impl ToolOutput {
 /// Something an agent can call.
 #[async_trait]
 pub trait Tool: Send + Sync + 'static {
-    /// What it is.
+    /// The tool's card, the same at every call.
     fn spec(&self) -> &ToolSpec;
 
     /// Runs. The arguments fit the card's schema. An error becomes a failed result that the model

@@ -86,7 +86,7 @@ impl SandboxedPrograms {
         let mut written = Vec::new();
         std::thread::scope(|scope| {
             scope.spawn(move || {
-                // A program that does not read to the end is no error of ours.
+                // A program that does not read all of its input did nothing wrong.
                 let _ = stdin.map(|mut stdin| stdin.write_all(input));
             });
             // A program that is ended leaves what it wrote so far.

@@ -42,7 +42,7 @@ impl fmt::Debug for Toolbox {
 }
 
 impl Toolbox {
-    /// Without tools.
+    /// A toolbox without tools.
     pub fn new() -> Self {
         Self::default()
     }
@@ -71,8 +71,8 @@ impl Toolbox {
         self.tools.values()
     }
 
-    /// The tools a task may use: on the brain's whitelist (all, where it has none) and allowed by
-    /// the operator.
+    /// The tools a task may use: on the brain's whitelist (all, where it has none) and of a permission
+    /// that the operator allows.
     pub fn permitted(&self, whitelist: Option<&[String]>, permissions: Permissions) -> Self {
         let listed = |name: &String| whitelist.is_none_or(|list| list.contains(name));
         let tools = self

@@ -24,7 +24,7 @@ use crate::tuning::Tuning;
 /// A skill as the index shows it.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct SkillSummary {
-    /// Its identity.
+    /// The skill's name, by which a task loads it.
     pub slug: Slug,
     /// What it does and when to use it.
     pub description: Arc<str>,
@@ -48,7 +48,7 @@ impl SkillSummary {
 /// A folder of skills.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Category {
-    /// Its name.
+    /// The name of the folder.
     pub name: Arc<str>,
     /// How many skills stand in it.
     pub skills: usize,
@@ -60,9 +60,9 @@ pub struct Category {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SkillChange {
-    /// It was made.
+    /// The skill was made, with its main file.
     Created,
-    /// Its content moved.
+    /// The skill's main file or one of its support files changed.
     Changed,
     /// It went to the archive.
     Archived,
@@ -71,7 +71,7 @@ pub enum SkillChange {
 /// A skill that a task has read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LoadedSkill {
-    /// What it said.
+    /// The SHA-256 of its main file when it was last read.
     pub digest: Digest,
     /// The turn in which the task first had it; 0 where it did before the first.
     pub turn: u32,
@@ -105,12 +105,12 @@ pub struct WorkingCopy {
 
 impl std::fmt::Debug for WorkingCopy {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Desk").field("draft", &self.draft).finish_non_exhaustive()
+        f.debug_struct("WorkingCopy").field("draft", &self.draft).finish_non_exhaustive()
     }
 }
 
 impl WorkingCopy {
-    /// A desk for the brain in `slot`. What the task writes carries the moment `at`.
+    /// A working copy of the brain in `slot`. What the task writes carries the moment `at`.
     pub fn new(slot: OwnedMutexGuard<Option<Brain>>, at: Timestamp) -> Self {
         Self {
             slot,
@@ -137,9 +137,9 @@ impl WorkingCopy {
         &self.around.tuning
     }
 
-    /// The brain.
+    /// The brain itself; an error where its place is empty.
     pub fn brain(&mut self) -> Result<&mut Brain> {
-        self.slot.as_mut().ok_or_else(|| Error::internal("the brain is not on its desk"))
+        self.slot.as_mut().ok_or_else(|| Error::internal("there is no brain in the working copy"))
     }
 
     /// Whether looking something up in the brain is a matter of microseconds.
@@ -153,14 +153,14 @@ impl WorkingCopy {
         self.around.surroundings.outside.is_some()
     }
 
-    /// Lets go of the desk and keeps the brain's place.
+    /// Ends the working copy and gives back the brain's place.
     pub fn into_place(self) -> OwnedMutexGuard<Option<Brain>> {
         self.slot
     }
 
     /// The step in the making, and the brain it is for.
     pub fn step(&mut self) -> Result<(&mut Brain, &mut Draft)> {
-        let brain = self.slot.as_mut().ok_or_else(|| Error::internal("the brain is not on its desk"))?;
+        let brain = self.slot.as_mut().ok_or_else(|| Error::internal("there is no brain in the working copy"))?;
         Ok((brain, &mut self.draft))
     }
 
@@ -485,7 +485,7 @@ impl WorkingCopy {
         Ok(())
     }
 
-    /// From now on tools find the desk closed: one that was given up on may still be about to write.
+    /// From now on the working copy is closed to tools: one that was given up on may still be about to write.
     pub(crate) fn close_to_tools(&mut self) {
         self.closed = true;
     }

@@ -23,7 +23,7 @@ const MOST_REDIRECTS: usize = 5;
 /// How often in a row a connection may break before it has brought anything new.
 const RESUMES: usize = 5;
 
-/// Which model.
+/// Which file of which repository on the hub is the model.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModelRef {
     /// Whose, and which: `HuggingFaceTB/SmolLM2-360M-Instruct-GGUF`.
@@ -81,9 +81,9 @@ fn is_digest(text: &str) -> bool {
 /// A model that is here.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct PulledModel {
-    /// Where it lies.
+    /// Where the file lies on this machine.
     pub path: PathBuf,
-    /// Its SHA-256.
+    /// The SHA-256 of the file, in hexadecimal digits.
     pub sha256: String,
     /// How large it is.
     pub bytes: u64,
@@ -201,7 +201,7 @@ impl Hub {
                 Error::unavailable(format!("{host} does not answer: {}", why(error)))
                     .hint("check the network, or copy the file by hand and name its path")
             })?;
-            // The digest is the hub's to say, not that of whoever it points to.
+            // The digest is the hub's to say, not that of a server that it points to.
             if url.origin() == self.base.origin() {
                 declared = declared.or_else(|| digest_in(response.headers()));
             }

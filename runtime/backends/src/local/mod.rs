@@ -1,8 +1,8 @@
 //! A language model inside the process: no server, no key, no network.
 //!
-//! [`Local`] is the backend; [`LocalSettings`] says which file it speaks from. A [`Shelf`] holds the models in memory:
-//! loaded once for all brains, put away when idle. A [`Hub`] fetches files. The model itself is in the package
-//! `herm-model`.
+//! [`LocalBackend`] is the backend; [`LocalSettings`] says which file it speaks from. A [`ModelCache`] holds the
+//! models in memory: loaded once for all brains, put away when idle. A [`Hub`] fetches files. The model itself is
+//! in the crate `herm-model`.
 
 mod hub;
 mod model_cache;

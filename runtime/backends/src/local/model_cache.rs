@@ -51,7 +51,7 @@ struct Job {
 pub struct ModelCache(Arc<Mutex<BTreeMap<Loading, Sender<Job>>>>);
 
 impl ModelCache {
-    /// Empty.
+    /// A cache without models; each is loaded when it is first asked.
     pub fn new() -> Self {
         Self::default()
     }
@@ -116,7 +116,7 @@ fn speak(shelf: &ModelCache, loading: &Loading, jobs: &Receiver<Job>) {
         Ok(loaded) => loaded,
         Err(error) => {
             let error = unloaded(&error);
-            // Whoever comes next has it tried again.
+            // The next request has it tried again.
             gone();
             jobs.try_iter().for_each(|job| drop(job.answer.send(Err(error.clone()))));
             return;

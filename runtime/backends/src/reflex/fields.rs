@@ -7,9 +7,7 @@ use crate::skill::PatternSeverity as Severity;
 /// What a part of the answer is about.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Scope<'r> {
-    /// The whole report.
     Whole,
-    /// One finding.
     One(&'r Finding<'r>),
     /// One line of a finding.
     Line(&'r Finding<'r>, u64),
@@ -18,9 +16,7 @@ pub(super) enum Scope<'r> {
 /// Something known, before it has a type.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum FieldValue {
-    /// A text.
     Text(String),
-    /// Several texts.
     Texts(Vec<String>),
     /// Line numbers or a count.
     Numbers(Vec<u64>),

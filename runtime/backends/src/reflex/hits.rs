@@ -11,9 +11,7 @@ pub(super) struct Hit<'a> {
     pub(super) line: u64,
     /// How bad the pattern is.
     pub(super) severity: Severity,
-    /// The pattern.
     pub(super) pattern: &'a str,
-    /// The line's text.
     pub(super) text: &'a str,
 }
 
@@ -23,7 +21,7 @@ pub(super) fn is_name(text: &str) -> bool {
     (1..=64).contains(&text.len()) && text.bytes().all(allowed)
 }
 
-/// The hits of a scan, in its order. Lines that are no hit are passed over.
+/// The hits of a scan, in its order. Lines that are not hits are passed over.
 pub(super) fn hits(text: &str) -> Vec<Hit<'_>> {
     text.split('\n').filter_map(hit).collect()
 }

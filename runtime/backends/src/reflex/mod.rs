@@ -1,7 +1,7 @@
 //! The embedded default: deterministic, no language model, no network.
 //!
-//! It knows nothing but the messages of an [`Ask`] and keeps nothing between two of them: the same
-//! messages give the same bytes. A turn goes through these rooms:
+//! It knows nothing but the messages of a [`CompletionRequest`] and keeps nothing between two of them: the same
+//! messages give the same bytes. A turn goes through these modules:
 //!
 //! - [`talk`] reads the conversation: the tools that may be called, what was called, what came back.
 //! - [`plan`] chooses the next call, or none.

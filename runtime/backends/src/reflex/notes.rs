@@ -10,15 +10,12 @@ const PART_CHARS: usize = 1_500;
 /// What the library says of a pattern.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Note {
-    /// The pattern.
     pub(super) pattern: String,
-    /// Its heading.
     pub(super) title: Option<String>,
     /// What it is, in a sentence.
     pub(super) description: String,
     /// What it is, at length.
     pub(super) what: String,
-    /// Why it matters.
     pub(super) why: String,
     /// What to ask before believing it.
     pub(super) confirm: Vec<String>,

@@ -26,12 +26,9 @@ const QUERY_WORDS: usize = 6;
 /// How many patterns one search is asked for: their beginnings fit a result.
 const SEARCHED: usize = 9;
 
-/// A call.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Call {
-    /// The tool.
     pub(super) tool: String,
-    /// The arguments.
     pub(super) args: Map<String, Value>,
 }
 
@@ -69,8 +66,8 @@ fn outline(talk: &Talk<'_>) -> Option<Call> {
     once(talk, "outline", Map::new()).filter(|_| has_time && !talk.tried("scan"))
 }
 
-/// The worst pattern in full, then the others: in full where it is one, their beginnings where they are
-/// more.
+/// The worst pattern in full, then the others: in full where it is one, their beginnings where
+/// there are more of them.
 fn search(talk: &Talk<'_>, findings: &[Finding<'_>]) -> Option<Call> {
     let card = talk.tool("pattern_search")?;
     let calls: Vec<_> = talk.steps.iter().filter(|step| step.tool == "pattern_search").collect();

@@ -14,7 +14,6 @@ const SECRET_WORDS: [&str; 5] = ["secret", "credential", "password", "private-ke
 /// A pattern that hit, with all its lines.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Finding<'a> {
-    /// The pattern.
     pub(super) pattern: &'a str,
     /// How bad it is.
     pub(super) severity: Severity,
@@ -25,7 +24,7 @@ pub(super) struct Finding<'a> {
 }
 
 impl Finding<'_> {
-    /// Its first line.
+    /// The number of the first line that the scan showed.
     pub(super) fn line(&self) -> u64 {
         self.lines.first().copied().unwrap_or(1)
     }
@@ -34,11 +33,10 @@ impl Finding<'_> {
 /// What there is to say.
 #[derive(Debug)]
 pub(super) struct Report<'a> {
-    /// The conversation.
     pub(super) talk: &'a Talk<'a>,
     /// The shape of the input.
     pub(super) outline: Outline<'a>,
-    /// Worst first.
+    /// The findings, the worst first.
     pub(super) findings: Vec<Finding<'a>>,
     /// How many findings were left out to keep the answer short.
     pub(super) left_out: usize,

@@ -15,7 +15,6 @@ impl Shape {
         flat(root, schema, 0).map(Self)
     }
 
-    /// A keyword's value.
     pub(super) fn get(&self, keyword: &str) -> Option<&Value> {
         self.0.get(keyword)
     }

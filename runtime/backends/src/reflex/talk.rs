@@ -12,7 +12,6 @@ const LAST_TURN: &str = "\n\n[This is the last turn.";
 /// A tool that may be called.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Tool {
-    /// Its name.
     pub(super) name: String,
     /// The JSON Schema of its arguments.
     pub(super) args: Value,
@@ -21,7 +20,6 @@ pub(super) struct Tool {
 /// A line of the skill index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Skill<'a> {
-    /// Its name.
     pub(super) name: &'a str,
     /// What it does and when to use it.
     pub(super) description: &'a str,
@@ -30,9 +28,7 @@ pub(super) struct Skill<'a> {
 /// What came of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// It returned something.
     Ok,
-    /// It failed.
     Failed,
     /// It was not made.
     Refused,
@@ -41,7 +37,6 @@ pub(super) enum Outcome {
 /// A call that was made, and what came of it.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Step<'a> {
-    /// The tool.
     pub(super) tool: &'a str,
     /// The arguments; empty where the reply that held them cannot be read any more.
     pub(super) args: Map<String, Value>,
@@ -58,14 +53,13 @@ impl Step<'_> {
     }
 }
 
-/// A conversation, read.
+/// What a conversation says, as far as the reflex reads it.
 #[derive(Debug)]
 pub(super) struct Talk<'a> {
     /// The tools that may be called now; none where only an answer is legal.
     pub(super) tools: Vec<Tool>,
     /// The skill index of the prompt.
     pub(super) skills: Vec<Skill<'a>>,
-    /// The task.
     pub(super) input: &'a str,
     /// What was called so far.
     pub(super) steps: Vec<Step<'a>>,
@@ -76,7 +70,7 @@ pub(super) struct Talk<'a> {
 }
 
 impl<'a> Talk<'a> {
-    /// Reads a question.
+    /// Reads the conversation that a request holds.
     pub(super) fn read(ask: &'a CompletionRequest) -> Self {
         let texts: Vec<&str> = texts(&ask.messages);
         let system = ask.messages.first().filter(|first| first.role == Role::System);
@@ -191,7 +185,7 @@ fn call_shape(shape: &Value) -> Option<Tool> {
     Some(Tool { name: name.to_owned(), args: properties.get("args")?.clone() })
 }
 
-/// Whether a schema says anything beyond "some object that is no call".
+/// Whether a schema says anything beyond "some object that is not a call".
 fn is_declared(shape: &Value) -> bool {
     shape.as_object().is_some_and(|shape| shape.keys().any(|key| key != "type" && key != "not"))
 }
@@ -236,8 +230,8 @@ fn turns(system: &str) -> usize {
     rest.split(' ').next().and_then(|number| number.parse().ok()).unwrap_or(USUAL_TURNS)
 }
 
-/// The schema a role declares: the first fenced JSON object below a heading that speaks of the final
-/// answer.
+/// The schema a role declares: the first fenced JSON object below a heading that speaks of the
+/// final answer of a task.
 fn declared_in(system: &str) -> Option<Value> {
     let mut lines = system.split_inclusive('\n');
     lines.find(|line| line.starts_with('#') && line.to_ascii_lowercase().contains("final answer"))?;

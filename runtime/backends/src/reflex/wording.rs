@@ -79,8 +79,8 @@ pub(super) fn quote(report: &Report<'_>, line: u64) -> Option<String> {
     Some(short(text, QUOTE_CHARS)).filter(|quote| !quote.is_empty())
 }
 
-/// At most thirty exact words of a finding's first line: those of the sentence that has most in common
-/// with the pattern.
+/// At most thirty exact words of a finding's first line: those of the sentence that has most
+/// in common with the pattern.
 pub(super) fn exact_quote(report: &Report<'_>, finding: &Finding<'_>, line: u64) -> Option<String> {
     let text = report.lines.get(&line).filter(|_| report.may_quote(line))?;
     let description = report.note(finding.pattern).map_or("", |note| &note.description).to_lowercase();

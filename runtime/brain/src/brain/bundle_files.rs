@@ -65,7 +65,7 @@ impl BundleFiles {
         let mut files = BTreeMap::new();
         for (path, content) in seed.files {
             let path: RelPath = path.parse()?;
-            // Examples are for whoever tries the agent, not for its brain.
+            // Examples are for people who try the agent. They do not go into its brain.
             if BundlePart::of(path.as_str()).is_some() {
                 files.insert(path, content.to_vec());
             }

@@ -1,5 +1,5 @@
-//! A copy of a brain as it is at this moment, whoever works on it: rows by SQLite's backup, files from
-//! the journal. The original is neither locked nor changed.
+//! A copy of a brain as it is at this moment, even while its owner works on it: rows by SQLite's backup, files from the
+//! journal. The original is neither locked nor changed.
 
 use super::journal;
 use super::reader::Reader;

@@ -61,20 +61,20 @@ pub struct FileDiff {
 /// A skill that does not stand where it stood.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct SkillDiff {
-    /// The skill.
+    /// The skill's name, which is the same in both versions.
     pub slug: Slug,
-    /// Where it stood.
+    /// State and pin in the first version; in an [`UndoPlan`](super::UndoPlan), those of now.
     pub before: SkillLifecycle,
-    /// Where it stands.
+    /// State and pin in the second version; in an [`UndoPlan`](super::UndoPlan), those the skill gets back.
     pub after: SkillLifecycle,
 }
 
 /// What differs between two versions of a brain. Rows of the memory are not compared.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct BrainDiff {
-    /// The first version.
+    /// The version that the changes begin from. It may be the higher of the two.
     pub from: u64,
-    /// The second version.
+    /// The version that the changes lead to.
     pub to: u64,
     /// Its files, by path.
     pub files: Vec<FileDiff>,

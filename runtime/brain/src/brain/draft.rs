@@ -27,7 +27,7 @@ impl Draft {
         Self::default()
     }
 
-    /// Adds a message.
+    /// Adds a message to those that the step will store in the memory.
     pub fn message(&mut self, message: MessageEntry) {
         self.messages.push(message);
     }
@@ -76,8 +76,8 @@ impl Draft {
         Self { tasks: self.tasks, telemetry: self.telemetry, ..Self::default() }
     }
 
-    /// Takes what is done to some files, and to the record of a skill, out of this step into one of its own, without the
-    /// record.
+    /// Takes the changes of the files for which `files` is true out of this step into a new one. What this step changes
+    /// of `skill`'s record and trial is dropped.
     pub fn split_off(&mut self, skill: &Slug, files: impl Fn(&RelPath) -> bool) -> Self {
         let (taken, left) = std::mem::take(&mut self.files).into_iter().partition(|(path, _)| files(path));
         self.files = left;

@@ -24,7 +24,7 @@ pub enum MemoryLayer {
 }
 
 impl MemoryLayer {
-    /// The file.
+    /// The file that holds this layer, relative to the brain's directory.
     pub fn path(self) -> Result<RelPath> {
         match self {
             Self::Memory => layout::rel(layout::MEMORY_LAYER),
@@ -188,8 +188,7 @@ impl Editor<'_> {
         })
     }
 
-    /// Brings an archived skill back. One that a trial found to do harm stands in the index again and is put before no
-    /// task.
+    /// Brings an archived skill back. One that a trial found to do harm is in the index again, but is not put before tasks.
     pub fn restore_skill(&mut self, slug: &Slug) -> Result<SkillLocation> {
         let place = store::restore(self, slug)?;
         if let Some(trial) = self.brain.trial(slug)?.filter(|trial| trial.state == TrialState::Harmful) {
@@ -199,7 +198,7 @@ impl Editor<'_> {
         self.change_usage(slug, |usage, now| {
             usage.state = SkillState::Active;
             usage.archived_at = None;
-            // Whoever brings it back has looked at it: it is not idle again at once.
+            // A person who brings a skill back has looked at it, so it does not count as idle again at once.
             usage.last_viewed_at = Some(now);
         })?;
         Ok(place)

@@ -63,8 +63,8 @@ impl Draft {
         self.telemetry.turns.push(turn);
     }
 
-    /// Says what the evolver changes of a skill, and why. It is kept under the number of the step, if
-    /// the step happens.
+    /// Says what the evolver changes of a skill, and why. It is kept under the number of the step, and only
+    /// if the step happens.
     pub fn evolved(&mut self, skill: Slug, manifest: Value) {
         self.evolved.changes.push((skill, manifest));
     }
@@ -80,8 +80,7 @@ impl Draft {
     }
 }
 
-/// Writes what a step says beside its content; the number that its first piece of evidence has, or
-/// would have.
+/// Writes what a step says beside its content. Returns the number that its first piece of evidence has, or would have.
 pub(super) fn keep(connection: &Connection, draft: &Draft, step: i64, now: Timestamp) -> Result<i64> {
     let first = memory::next_number(connection)?;
     for (evidence, id) in draft.telemetry.evidence.iter().zip(first..) {
@@ -151,9 +150,9 @@ impl Brain {
         self.database.evolver_rows()
     }
 
-    /// Takes in sessions that ran elsewhere, what is known of them left out. No step: the bundle does not
-    /// move, and there is no receipt. Where it fails, the sessions before stay, and taking all in again
-    /// adds the rest.
+    /// Takes in sessions that ran elsewhere, without what is already known of them. This makes no step: the
+    /// bundle does not move, and there is no receipt. Where it fails, the sessions before it stay, and taking all
+    /// in again adds the rest.
     pub fn import_evidence(
         &mut self,
         sessions: impl IntoIterator<Item = ImportedSession>,
@@ -203,8 +202,8 @@ impl Brain {
         }
     }
 
-    /// Writes what the evolver keeps, in one transaction that is no step. Where `write` fails, nothing is
-    /// written.
+    /// Writes what the evolver keeps, in one transaction that is no step. Where `write` fails, nothing
+    /// of it is written.
     pub fn write_evolver_rows<T>(&mut self, write: impl FnOnce(&EvolverWriter<'_>) -> Result<T>) -> Result<T> {
         self.check_usable()?;
         self.beside_steps(|connection| write(&EvolverWriter::new(connection)))

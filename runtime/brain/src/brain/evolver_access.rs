@@ -42,7 +42,7 @@ impl Brain {
         Ok(self.tree()?.get(path))
     }
 
-    /// One step.
+    /// The step with the number `seq`, with its file changes; `NotFound` where the journal has none.
     pub fn step(&self, seq: i64) -> Result<StepRecord> {
         history::expect(&self.database, self.id(), seq)
     }

@@ -11,7 +11,7 @@ use crate::memory::{Database, sql};
 pub enum StepKind {
     /// The brain was made.
     Create,
-    /// A subscriber's call.
+    /// A task ended, and its record, messages and evidence were kept.
     Task,
     /// The operator changed skills or memory.
     Maintenance,
@@ -19,8 +19,8 @@ pub enum StepKind {
     Curate,
     /// The evolver changed a skill.
     Evolve,
-    /// Between tasks the agent kept or dropped an example, or let go of a skill that does harm. Earlier versions stored this
-    /// as [`Maintenance`](Self::Maintenance).
+    /// Between tasks the agent kept or dropped an example, or let go of a skill that does harm. Earlier versions stored
+    /// this kind as [`Maintenance`](Self::Maintenance).
     Learn,
     /// A patch of the runtime's settings, role or skills was applied.
     Patch,
@@ -139,7 +139,7 @@ impl serde::Serialize for StepKind {
 /// One file of a step.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct ChangeRecord {
-    /// The file.
+    /// Where the file is, relative to the brain's directory.
     pub path: RelPath,
     /// Its digest before, if it was there.
     pub before: Option<Digest>,
@@ -147,18 +147,18 @@ pub struct ChangeRecord {
     pub after: Option<Digest>,
 }
 
-/// One step.
+/// One step as the journal has it. The history API and `herm brain history` show it.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct StepRecord {
-    /// Its number.
+    /// Its number in the journal. Numbers have no gaps.
     pub seq: i64,
     /// The brain's version after it.
     pub version: i64,
-    /// Why.
+    /// What made the brain move; an undo names the step it took back.
     pub kind: StepKind,
     /// What, in one line. For people: nothing is decided by it.
     pub summary: String,
-    /// When.
+    /// When it was settled, by the clock of the brain's owner.
     pub at: Timestamp,
     /// The bundle hash before.
     pub before: Option<Digest>,
@@ -184,7 +184,7 @@ pub(super) fn read_before(database: &Database, before: i64, limit: usize) -> Res
     Ok(page)
 }
 
-/// One step.
+/// The step with the number `seq`, or `None` where the journal has none.
 fn one(database: &Database, seq: i64) -> Result<Option<StepRecord>> {
     steps(database, "WHERE seq = ?1", seq).map(|mut found| found.pop())
 }

@@ -26,7 +26,7 @@ use crate::skill::{SkillUsage, all_skills};
 /// A canonical agent, as data.
 #[derive(Debug, Clone, Copy)]
 pub struct Seed<'a> {
-    /// Its number.
+    /// The number of the canonical agent; the lock of the new brain names it as the origin.
     pub id: &'a BrainId,
     /// Its files by path.
     pub files: &'a [(&'a str, &'a [u8])],
@@ -35,30 +35,30 @@ pub struct Seed<'a> {
 /// Where a new brain comes from.
 #[derive(Debug, Clone, Copy)]
 pub enum BrainSource<'a> {
-    /// A canonical agent.
+    /// A canonical agent, given as data.
     Seed(Seed<'a>),
     /// A manifest that carries its files.
     Manifest {
-        /// The manifest.
+        /// The bytes of the manifest: JSON with all files in it, see `docs/reference/manifest.md`.
         json: &'a [u8],
         /// The bundle hash the brain must have.
         expected: Option<Digest>,
     },
     /// A directory of files.
     Directory {
-        /// The directory.
+        /// The directory whose files are read. It stays as it is.
         path: &'a Path,
         /// The bundle hash the brain must have.
         expected: Option<Digest>,
     },
 }
 
-/// What hydrating did.
+/// Whether [`Brain::hydrate`] found a brain or made one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HydrateOutcome {
     /// The brain was there; nothing was copied over it.
     Present,
-    /// It was made.
+    /// There was no brain; it was made from the source, with its first step.
     Created,
 }
 

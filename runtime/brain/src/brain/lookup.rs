@@ -1,5 +1,5 @@
 //! What a server asks of a brain again and again: one task, one file through its versions, how the brain grew. All of
-//! it beside whoever owns the brain.
+//! it works while another process owns the brain.
 
 use rusqlite::{Connection, OptionalExtension as _, Row};
 
@@ -20,7 +20,7 @@ use crate::skill::is_main_file_below;
 /// A task that was settled, while its transcript is kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredTask {
-    /// Its step.
+    /// The number of the step that settled it.
     pub step: i64,
     /// Everything that was said and done.
     pub transcript: Vec<u8>,
@@ -33,9 +33,9 @@ pub struct FileVersion {
     pub step: i64,
     /// The brain's version after it.
     pub version: i64,
-    /// When.
+    /// When the step was settled.
     pub at: Timestamp,
-    /// Why.
+    /// What kind of step wrote it.
     pub kind: StepKind,
     /// The content; `None` where the step took the file away.
     pub digest: Option<Digest>,
@@ -46,7 +46,7 @@ pub struct FileVersion {
 /// How much a brain knew at a version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 pub struct BrainGrowth {
-    /// The version.
+    /// The brain's version after a step; a step moves it by one.
     pub version: i64,
     /// When it was reached.
     pub at: Timestamp,
@@ -168,12 +168,12 @@ impl Reader {
             .prepare_cached(
                 "SELECT s.seq, s.version, s.at, s.kind, c.after, s.summary, c.path FROM changes c \
                  JOIN steps s ON s.seq = c.seq WHERE c.path IN \
-                 (SELECT path FROM changes WHERE seq IN \
-                 (SELECT seq FROM steps WHERE kind = ?1 OR kind LIKE 'undo:%')) ORDER BY c.seq",
+                 (SELECT path FROM changes WHERE seq IN (SELECT seq FROM steps WHERE kind = ?1 OR kind LIKE ?2)) \
+                 ORDER BY c.seq",
             )
             .map_err(failed)?;
-        // herm 0.1 stored the name; since then the step that is undone stands behind the action.
-        let mut rows = statement.query([StepKind::Undo { of: None }.name()]).map_err(failed)?;
+        // Old steps have the name alone, and new ones say which step they undo.
+        let mut rows = statement.query([StepKind::Undo { of: None }.name(), "undo:%"]).map_err(failed)?;
         let mut versions = Vec::new();
         while let Some(row) = rows.next().map_err(failed)? {
             versions.push(file_version(row, row.get::<_, String>(6).map_err(failed)?.parse()?)?);
@@ -218,8 +218,8 @@ impl Reader {
     }
 
     /// Tool calls of tasks and how many of them failed, by the version that the task led to: of the last `limit` tasks,
-    /// oldest first, `(version, calls, errors)`. Sessions that were taken in from elsewhere are no steps of this
-    /// brain.
+    /// oldest first, as `(version, calls, errors)`. Sessions that were taken in from elsewhere do not count, for they
+    /// are no steps of this brain.
     pub fn calls_by_version(&self, limit: usize) -> Result<Vec<(i64, u64, u64)>> {
         let failed = |source| sql("read memory.db", source);
         let mut statement = self

@@ -1,5 +1,4 @@
-//! `manifest.json`: an agent's name and the tools it may call. The page is
-//! `docs/reference/manifest.md`.
+//! `manifest.json`: an agent's name and the tools it may call. `docs/reference/manifest.md` describes the format.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +14,7 @@ pub const MAX_MANIFEST_BYTES: u64 = 64 << 20;
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BrainManifest {
-    /// Always [`MANIFEST_SCHEMA`].
+    /// The name of the format: always [`MANIFEST_SCHEMA`].
     pub schema: String,
     /// What the agent is called.
     pub name: String,

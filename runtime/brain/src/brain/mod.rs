@@ -1,9 +1,9 @@
 //! A brain on disk: opened by one owner at a time, changed one settled step at a time.
 //!
-//! - [`Brain`] holds the lock of its directory; [`Reader`] looks beside whoever holds it.
+//! - [`Brain`] holds the lock of its directory; [`Reader`] looks without the lock, while a [`Brain`] may hold it.
 //! - [`Draft`] collects the changes of a step, [`Editor`] makes them with their rules, and
 //!   [`Brain::settle`] commits them in one SQLite transaction, the only commit point there is.
-//! - A [`StepSigner`] signs every step inside that transaction; the receipts are the brain's tape.
+//! - A [`StepSigner`] signs every step inside that transaction; the receipts make up the brain's receipt log.
 //! - [`Reader::compare`] says what differs between two versions, and [`Brain::undo`] takes one step
 //!   back as a step of its own.
 //! - After a crash, [`Brain::open`] brings the files to what the transaction said.

@@ -189,8 +189,8 @@ impl Brain {
         Ok((brain, beside))
     }
 
-    /// Brings the indexes that the tuning asks for up to date. They are only ever a help: what is wrong with them
-    /// is said by whoever changes the tuning, and must not keep anyone from the brain.
+    /// Brings the indexes that the tuning asks for up to date. They only make searches better: what is wrong with them
+    /// is reported when the tuning is changed, and must not keep the brain from being opened.
     pub(super) fn migrate(&mut self) {
         let mut wanted = || -> Result<bool> {
             let file = self.root.read(&layout::rel(layout::TUNING)?, 1 << 20)?;
@@ -333,12 +333,12 @@ impl Brain {
         }
     }
 
-    /// The agent's number.
+    /// The number that names this brain's directory below `brains`.
     pub fn id(&self) -> &BrainId {
         &self.id
     }
 
-    /// Its directory.
+    /// The brain's directory, as it was opened.
     pub fn path(&self) -> &std::path::Path {
         self.root.path()
     }

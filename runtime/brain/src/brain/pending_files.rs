@@ -1,5 +1,5 @@
 //! Files that are behind the journal. A step is committed before its files are written, so a crash leaves them so; the
-//! next open for writing brings them up to it, and whoever only looks reads them as if it had.
+//! next open for writing brings them up to it, and a [`Reader`] reads them as if that had happened.
 
 use rusqlite::Connection;
 
@@ -61,8 +61,8 @@ fn is_torn(found: &[u8], whole: &[u8]) -> bool {
 }
 
 impl Reader {
-    /// A file of at most `max` bytes as the last step left it, though a crash kept it from being written; as it is where
-    /// someone edited it.
+    /// A file of at most `max` bytes as the last step left it, even if a crash kept it from being written. A file that
+    /// someone edited is read as it is.
     pub(super) fn read_current(&self, path: &RelPath, max: u64) -> Result<Option<Vec<u8>>> {
         let found = self.root().read(path, max)?;
         let connection = &self.database.connection;
@@ -90,7 +90,7 @@ impl Reader {
             let mut cache = IndexCache::load(self.root(), &layout::rel(layout::INDEX_CACHE)?);
             return Index::build_with(self.root(), layout::SKILLS_DIR, Some(&mut cache));
         }
-        // Only whoever owns the brain may write its files: they are put together elsewhere, where nobody else looks.
+        // Only the owner of the brain may write its files: they are put together elsewhere, where nobody else looks.
         let place = fsio::create_scratch("herm-skills")?;
         let index = Root::open(&place).and_then(|scratch| {
             for (path, digest) in journal::entries(connection)? {

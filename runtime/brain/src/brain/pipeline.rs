@@ -6,7 +6,8 @@ use std::thread::JoinHandle;
 
 use crate::error::{Error, Result};
 
-/// A thread that works through what it is handed. At most so many bytes wait for it; then whoever hands over waits.
+/// A thread that works through what it is handed. When more than a set number of bytes wait for it,
+/// the sender waits too.
 #[derive(Debug)]
 pub(super) struct Pipeline<T, R> {
     /// None once there is no more.

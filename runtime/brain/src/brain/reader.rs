@@ -1,5 +1,5 @@
-//! Looking at a brain beside whoever owns it. Never waits for the owner and writes nothing: what an interrupted step
-//! still owes is read from the journal.
+//! Looking at a brain while another process owns it. Never waits for the owner and writes nothing: what an interrupted
+//! step still owes is read from the journal.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -28,11 +28,11 @@ pub struct BrainCounts {
     pub skills: usize,
     /// Skills in the archive.
     pub archived: usize,
-    /// Patterns.
+    /// Markdown files that are directly in `patterns/`.
     pub patterns: usize,
-    /// Messages.
+    /// Messages of all subscribers in the memory.
     pub messages: u64,
-    /// Facts.
+    /// Facts of all subscribers in the memory.
     pub facts: u64,
     /// Tasks in the log.
     pub tasks: u64,
@@ -91,7 +91,7 @@ impl Reader {
         Ok(!none || !stray.is_empty() || !looked.survey.odd.is_empty())
     }
 
-    /// The agent's number.
+    /// The number that names this brain's directory below `brains`.
     pub fn id(&self) -> &BrainId {
         &self.id
     }
@@ -179,7 +179,7 @@ impl Reader {
         self.database.skill_usage()
     }
 
-    /// Searches the memory. A damaged index shows in the answer; whoever owns the brain rebuilds it.
+    /// Searches the memory. A damaged index shows in the answer; the owner of the brain rebuilds it.
     pub fn search(&self, wanted: &Search<'_>) -> Result<SearchResults> {
         search::search(&self.database.connection, wanted)
     }

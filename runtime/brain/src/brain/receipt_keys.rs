@@ -11,7 +11,7 @@ pub enum ReceiptKeys {
     /// Any key: only what contradicts itself is noticed. For a look without a key at hand.
     #[default]
     Any,
-    /// These keys alone.
+    /// Only these keys: a receipt that another key signed does not count.
     Only(Vec<PublicKey>),
 }
 

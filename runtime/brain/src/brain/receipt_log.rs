@@ -1,5 +1,5 @@
-//! The receipt tape. Its truth is a table of `memory.db`, written with the step; `receipts.ndjson`
-//! follows it line by line, like every other file of a brain.
+//! The receipt log. Its truth is a table of `memory.db`, written with the step; `receipts.ndjson` follows it line by
+//! line, like every other file of a brain.
 
 use rusqlite::{Connection, OptionalExtension as _};
 
@@ -21,7 +21,7 @@ pub(super) struct LastReceipt {
     pub(super) digest: Option<String>,
     /// The version that its step led to.
     pub(super) version: u64,
-    /// How long the tape is, in bytes.
+    /// How long the receipt log is with this line, in bytes.
     pub(super) ends_at: u64,
 }
 
@@ -32,7 +32,7 @@ pub struct StoredReceipt {
     pub seq: u64,
     /// The step it belongs to.
     pub step: i64,
-    /// The envelope.
+    /// The signed envelope: one line of JSON, without the line break.
     pub envelope: String,
 }
 
@@ -40,8 +40,8 @@ pub(super) fn head(connection: &Connection) -> Result<LastReceipt> {
     head_until(connection, i64::MAX)
 }
 
-/// The last receipt of the steps up to `step`. Receipts follow their steps, so the index of steps
-/// finds it at once, however long the tape is.
+/// The last receipt of the steps up to `step`. Receipts follow their steps, so the index of steps finds it at once,
+/// however long the receipt log is.
 pub(super) fn head_until(connection: &Connection, step: i64) -> Result<LastReceipt> {
     connection
         .prepare_cached(
@@ -93,8 +93,7 @@ pub(super) fn sign_step(
 }
 
 impl Brain {
-    /// Brings `receipts.ndjson` up to the table. `sure_until` is the last step whose line is known
-    /// to be on the tape.
+    /// Brings `receipts.ndjson` up to the table. `sure_until` is the last step whose line is known to be in the file.
     pub(super) fn write_receipt_log(&self, sure_until: i64) -> Result<()> {
         let connection = &self.database.connection;
         let (known, end) = (head_until(connection, sure_until)?, head(connection)?);
@@ -113,12 +112,13 @@ impl Brain {
         if self.root.write_tail(&path, known.ends_at, lines(known.seq + 1)?.as_bytes())? {
             return Ok(());
         }
-        // What was there before is not: the tape is written again as a whole.
+        // What was there before is not: the file is written again as a whole.
         tracing::warn!(brain = %self.id(), "receipts.ndjson was cut or is gone; written again from memory.db");
         self.root.write_tail(&path, 0, lines(1)?.as_bytes()).map(|_| ())
     }
 
-    /// A tape that is not as long as it should be was touched by something other than herm.
+    /// Compares the length of `receipts.ndjson` with the table. If they differ, something other than herm touched the
+    /// file, and it is written up to the table again.
     pub(super) fn check_receipt_log(&self) -> Result<()> {
         let end = head(&self.database.connection)?;
         let path = layout::rel(layout::RECEIPTS)?;
@@ -138,20 +138,20 @@ impl Brain {
 /// What `receipts.ndjson` is beside the receipts of `memory.db`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogState {
-    /// The same lines.
+    /// It has the same lines, down to the last receipt.
     Whole,
-    /// The last lines are still to be written, by whoever owns the brain or opens it next.
+    /// The last lines are still to be written: the owner of the brain writes them, or the next open.
     Behind,
     /// Other lines, or fewer than were made durable.
     Differs,
 }
 
-/// What a brain says of itself at one moment, whoever settles meanwhile.
+/// What a brain says of itself at one moment, even if a step is settled meanwhile.
 #[derive(Debug, Clone)]
 pub struct ReceiptLog {
     /// The lock of the last step.
     pub lock: Lockfile,
-    /// Every receipt.
+    /// Every receipt of the brain, by number.
     pub receipts: Vec<StoredReceipt>,
     /// How many steps were made without someone to sign.
     pub unsigned_steps: u64,

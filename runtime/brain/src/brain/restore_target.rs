@@ -171,7 +171,7 @@ impl RestoreTarget {
         Ok(count)
     }
 
-    /// Hands contents that files have to whoever writes them.
+    /// Hands the contents that files are waiting for to the thread that writes them.
     fn write_files(&mut self, table: &PortableTable, mut rows: &[u8]) -> Result<()> {
         let files = self.files()?;
         while !rows.is_empty() {
@@ -205,7 +205,7 @@ impl RestoreTarget {
     }
 
     /// Makes what does not travel, and checks that it all is what `lock` says. `receipts` is called with each line of
-    /// the tape, and says what the step must have been.
+    /// the receipt log, and says what the step must have been.
     pub fn complete(
         &mut self,
         lock: &Lockfile,
@@ -290,7 +290,8 @@ impl RestoreTarget {
     /// Throws away what was put together.
     pub fn abandon(self) {
         let Self { staging, database, files, index, _guard, .. } = self;
-        // Whoever still works there must have ended before it is removed. What they say does not matter any more.
+        // The threads that still work there must have ended before it is removed. What they say does
+        // not matter any more.
         if let Some(files) = files {
             let _ = files.writing.finish();
         }
@@ -355,7 +356,7 @@ pub(super) fn free_place(layout: &Layout, id: &BrainId) -> Result<PathBuf> {
 
 const RECEIPTS_AT_ONCE: u64 = 256;
 
-/// Writes the tape from the table, and hands it over to be checked.
+/// Writes `receipts.ndjson` from the table, and hands each line over to be checked.
 fn check_tape(
     connection: &rusqlite::Connection,
     root: &Root,

@@ -76,7 +76,7 @@ impl Reader {
         Ok(lock)
     }
 
-    /// One step.
+    /// The step with the number `seq`, with its file changes; `NotFound` where the journal has none.
     pub fn step(&self, seq: i64) -> Result<StepRecord> {
         history::expect(&self.database, self.id(), seq)
     }

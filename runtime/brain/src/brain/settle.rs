@@ -27,13 +27,13 @@ use crate::skill;
 pub struct SettledStep {
     /// Whether the bundle moved at all.
     pub moved: bool,
-    /// The version now.
+    /// The version after the step; the one before where nothing moved.
     pub version: u64,
     /// The bundle hash before.
     pub before: Digest,
     /// The bundle hash now.
     pub after: Digest,
-    /// What moved.
+    /// The parts of the bundle whose digest changed; empty where nothing moved.
     pub parts: Vec<BundlePart>,
     /// The files that moved.
     pub files: Vec<RelPath>,
@@ -102,11 +102,11 @@ pub struct Step<'a> {
 /// What was said and done in a task, to be kept beside the content.
 #[derive(Debug, Clone, Copy)]
 pub struct StepTranscript<'a> {
-    /// The task.
+    /// The id of the task, under which the transcript is found again.
     pub task: &'a str,
     /// The digest that its receipt names.
     pub digest: &'a str,
-    /// The bytes.
+    /// The transcript itself, whose digest is `digest`.
     pub content: &'a [u8],
 }
 

@@ -15,7 +15,7 @@ use crate::skill::{Files as _, SkillLocation, all_skills, store};
 /// A file as a change would leave it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SkillFileEdit {
-    /// The file.
+    /// Where the file is, relative to the brain's directory.
     pub path: RelPath,
     /// What stood there, or in the files that moved there.
     pub before: Option<Vec<u8>>,
@@ -42,7 +42,7 @@ impl SkillFileEdit {
 /// What a step in the making does to one skill, in the index or in the archive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SkillEdits {
-    /// The skill.
+    /// The skill that the files belong to, before the step or after it.
     pub slug: Slug,
     /// Its files that would change, in path order.
     pub files: Vec<SkillFileEdit>,
@@ -67,7 +67,7 @@ impl Brain {
         Ok(Some(SkillFacts::of(editor.recorded_usage(slug)?.as_ref(), &text)))
     }
 
-    /// What the gate says to a writer who would leave these files of a skill.
+    /// What [`rule`] says to a writer who would leave these files of a skill.
     pub fn rule_on<'f>(
         &self,
         writer: SkillWriter,

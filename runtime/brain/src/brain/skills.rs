@@ -110,8 +110,8 @@ impl Brain {
         Ok((delta, settled))
     }
 
-    /// The skill index as it was last brought up to date, with herm's own changes since. Enough
-    /// within a task: whoever holds the brain is the only one to change it.
+    /// The skill index as it was last brought up to date, with herm's own changes since. Enough within a task: only the
+    /// owner of the brain changes it meanwhile.
     pub fn known_skills(&mut self) -> Result<&Index> {
         if self.index.is_none() || !self.changed_files.is_empty() {
             self.reload()?;
@@ -135,8 +135,8 @@ impl Brain {
         Ok(self.catalog.get_or_insert_with(|| SkillCatalog::build(index)))
     }
 
-    /// Which of these skills mean what is sought and how near they are, and which have no vector yet: see
-    /// [`vectors::nearest_skills`].
+    /// Which of these skills mean what is sought and how near they are, and which have no vector
+    /// yet: [`vectors::nearest_skills`] says more.
     pub fn nearest_skills<'s>(
         &self,
         sought: &QueryVector,

@@ -12,7 +12,7 @@ use crate::receipt::PublicKey;
 /// How a brain is about to move.
 #[derive(Debug)]
 pub struct StepChange<'a> {
-    /// The agent.
+    /// The brain that moves, by its number.
     pub brain: &'a BrainId,
     /// The number of this receipt, from 1.
     pub seq: u64,
@@ -20,11 +20,11 @@ pub struct StepChange<'a> {
     pub kind: StepKind,
     /// The step in a line.
     pub summary: &'a str,
-    /// When.
+    /// When the step is settled: the time that the receipt states.
     pub at: Timestamp,
     /// The lock before; none for the step that makes a brain.
     pub before: Option<&'a Lockfile>,
-    /// The lock after.
+    /// The lock that the step leads to.
     pub after: &'a Lockfile,
     /// The files that move.
     pub files: &'a [ChangeRecord],
@@ -36,7 +36,7 @@ pub struct StepChange<'a> {
     pub report: Option<&'a Value>,
 }
 
-/// A signed receipt.
+/// A signed receipt, as [`StepSigner::sign_step`] makes it and the receipt log keeps it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Receipt {
     /// Its number, from 1.
@@ -47,7 +47,8 @@ pub struct Receipt {
     pub digest: String,
 }
 
-/// Signs moves.
+/// Signs each step before it is committed. [`BrainOptions`](super::BrainOptions) names the one that a
+/// brain is opened with.
 pub trait StepSigner: Send + Sync + std::fmt::Debug {
     /// The receipt of a move. An error stops the step: what is not signed does not happen.
     fn sign_step(&self, moved: &StepChange<'_>) -> Result<Receipt>;

@@ -54,7 +54,7 @@ impl std::fmt::Display for UndoTarget {
 /// Something that was changed again after the step.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct LaterChange {
-    /// What it is.
+    /// The file or the skill that was changed again.
     #[serde(flatten)]
     pub target: UndoTarget,
     /// The later steps that changed it.
@@ -64,9 +64,9 @@ pub struct LaterChange {
 /// Rows of a step that are not undone.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct RetainedRows {
-    /// Their table.
+    /// The table's name in `memory.db`: messages, facts or the task log.
     pub table: &'static str,
-    /// How many.
+    /// How many rows the step wrote there. They stay.
     pub rows: u64,
 }
 
@@ -104,7 +104,7 @@ impl UndoPlan {
 /// How an undo went.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UndoOutcome {
-    /// What it changed.
+    /// What the undo changed; empty where everything was already as before the step.
     pub plan: UndoPlan,
     /// How the brain moved; `None` where everything was already as before the step.
     pub settled: Option<SettledStep>,
@@ -240,7 +240,7 @@ impl Brain {
                     | (SkillState::Stale, SkillState::Archived)
             );
             if was_retired {
-                // Whoever brings it back has looked at it: the curator does not take it away again at once.
+                // A person who undoes this has looked at the skill: the curator does not take it away again at once.
                 usage.last_viewed_at = Some(self.clock().now());
             }
             before.put(&mut usage);

@@ -46,7 +46,7 @@ impl Drift {
         Ok(drift)
     }
 
-    /// Whether nothing differs.
+    /// Whether files, tables and the lock file are all as the last step left them.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
@@ -85,7 +85,7 @@ pub struct BrainVerifyReport {
     pub computed: Digest,
     /// The parts computed from nothing.
     pub parts: PartDigests,
-    /// What differs.
+    /// Files, tables and the lock file that differ from what the last step left.
     pub drift: Drift,
     /// Files that are no part of a brain and not hashed.
     pub stray: Vec<String>,
@@ -95,9 +95,9 @@ pub struct BrainVerifyReport {
     pub database: Vec<String>,
     /// Whether the journal is what the receipts say.
     pub journal: JournalCheck,
-    /// Files and bytes read.
+    /// How many files the bundle has.
     pub files: usize,
-    /// Bytes read.
+    /// How many bytes of content were read to compute the digests.
     pub bytes: u64,
 }
 
@@ -156,7 +156,7 @@ fn wanted(path: &str) -> ScanAction {
 pub struct VerifiedBrain {
     /// The lock of its last step.
     pub lock: Lockfile,
-    /// What was found.
+    /// What the check of its files, tables and receipts found.
     pub report: BrainVerifyReport,
 }
 

@@ -14,7 +14,7 @@ pub const LOCK_SCHEMA: &str = "herm/lock@1";
 pub enum BrainOrigin {
     /// A canonical agent of this program.
     Seed {
-        /// The seed's number.
+        /// The number of the canonical agent.
         seed: BrainId,
     },
     /// A materialised bundle with a tool whitelist.
@@ -26,11 +26,11 @@ pub enum BrainOrigin {
     Directory,
     /// Another brain, as it was at a version.
     Fork {
-        /// The other brain.
+        /// The number of the brain that was copied.
         brain: BrainId,
-        /// Its version.
+        /// Its version when it was copied.
         version: u64,
-        /// Its bundle hash.
+        /// The bundle hash that the original had in that version.
         #[serde(rename = "bundleHash")]
         bundle_hash: Digest,
     },
@@ -40,7 +40,7 @@ pub enum BrainOrigin {
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Lockfile {
-    /// Always [`LOCK_SCHEMA`].
+    /// The name of the format: always [`LOCK_SCHEMA`].
     pub schema: String,
     /// The root over the whole bundle.
     pub bundle_hash: Digest,

@@ -14,7 +14,7 @@ pub enum BundlePart {
     Layer1,
     /// `skills/`, the archive included.
     Skills,
-    /// `patterns/`.
+    /// Everything below `patterns/`: shared knowledge that tasks only read.
     Patterns,
     /// Use counts, pins and states of skills: rows of `memory.db`.
     Usage,
@@ -68,7 +68,7 @@ pub struct PartDigests {
     pub layer1: Digest,
     /// `skills/`, the archive included.
     pub skills: Digest,
-    /// `patterns/`.
+    /// Everything below `patterns/`: shared knowledge that tasks only read.
     pub patterns: Digest,
     /// Use counts, pins and states of skills.
     pub usage: Digest,
@@ -89,7 +89,7 @@ impl PartDigests {
         }
     }
 
-    /// The bundle hash.
+    /// The bundle hash: one digest over the names and digests of all parts.
     pub fn root(&self) -> Digest {
         let mut hasher = node("herm bundle v1 root");
         for part in BundlePart::ALL {

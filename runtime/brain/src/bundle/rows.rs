@@ -1,9 +1,8 @@
 //! The logical hash of a table's rows.
 //!
-//! A row enters as its column values in declared order, never as bytes of the database file, so
-//! page layout, free pages and the write-ahead log do not move the hash. Rows are grouped by id:
-//! 256 ids a chunk, 256 chunks a group. A changed row costs its chunk, its group and the list of
-//! groups.
+//! A row enters as its column values in declared order, never as bytes of the database file, so page layout, free pages
+//! and the write-ahead log do not move the hash. Rows are grouped by id: 256 ids a chunk, 256 chunks a group. When a
+//! row changes, its chunk, its group and the list of groups are hashed again.
 
 use super::{feed_text, node};
 use crate::ids::Digest;
@@ -11,14 +10,14 @@ use crate::ids::Digest;
 /// Ids in a chunk, and chunks in a group.
 pub const FAN_OUT: i64 = 256;
 
-/// One column value.
+/// One column value of a row, as [`ChunkHasher::cell`] takes it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Cell<'a> {
-    /// SQL NULL.
+    /// SQL's NULL, hashed as a tag byte alone.
     Null,
-    /// An integer.
+    /// A signed 64-bit number, hashed in little-endian order.
     Integer(i64),
-    /// Text.
+    /// The UTF-8 bytes of a text, hashed behind their length.
     Text(&'a [u8]),
 }
 
@@ -59,7 +58,7 @@ impl ChunkHasher {
         }
     }
 
-    /// The chunk's digest.
+    /// The digest of the chunk, over all cells in the order in which they were added.
     pub fn finish(mut self) -> Digest {
         self.hasher.update(&self.scratch);
         self.hasher.finalize().into()

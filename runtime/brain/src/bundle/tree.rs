@@ -40,8 +40,7 @@ impl Tree {
         Some((part, bucket))
     }
 
-    /// Sets a file's content digest and returns the earlier one. A path outside the bundle is
-    /// ignored.
+    /// Sets a file's content digest and returns the earlier one. A path outside the bundle changes nothing.
     pub fn set(&mut self, path: &RelPath, content: Digest) -> Option<Digest> {
         let bucket = self.buckets.entry(Self::key(path)?).or_default();
         bucket.digest = None;

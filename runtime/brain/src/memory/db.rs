@@ -21,7 +21,7 @@ const MAX_VALUE_BYTES: i32 = 64 << 20;
 pub enum Access {
     /// Settling: there is one, and its owner holds the brain's lock.
     Write,
-    /// Looking, beside whoever writes.
+    /// Looking, while the owner of the brain may write.
     Read,
 }
 
@@ -45,8 +45,8 @@ impl Database {
         Ok(Self { connection, lacks_index: false, schema: SCHEMA_VERSION })
     }
 
-    /// Makes an empty `memory.db` of a schema for rows that are about to arrive. Nothing is durable
-    /// before it is opened again: whoever fills it throws it away when something goes wrong.
+    /// Makes an empty `memory.db` of a schema for rows that are about to arrive. Nothing is durable before it is opened
+    /// again: the caller that fills it throws it away when something goes wrong.
     pub(crate) fn create_for_restore(path: &Path, schema: i64) -> Result<Self> {
         let connection = connect(path, OpenFlags::SQLITE_OPEN_CREATE)?;
         configure(&connection, Access::Write)?;
@@ -155,15 +155,15 @@ impl Database {
         }
     }
 
-    /// Opens, or makes, a database beside the brains that is nobody's memory: the operator's own book. As durable as a
-    /// memory; its tables are its owner's.
+    /// Opens, or makes, a database beside the brains that is not a brain's memory: the server database. It is as
+    /// durable as a memory; its tables are its owner's.
     pub fn open_server_db(path: &Path) -> Result<Connection> {
         let connection = connect(path, OpenFlags::SQLITE_OPEN_CREATE)?;
         configure(&connection, Access::Write)?;
         // Nobody waits for a commit here for long: SQLite may choose when to tidy its log.
         connection
             .pragma_update(None, "wal_autocheckpoint", 1_000)
-            .map_err(|source| sql("open the operator's book", source))?;
+            .map_err(|source| sql("open the server database", source))?;
         Ok(connection)
     }
 
@@ -198,7 +198,7 @@ impl Database {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "this is the door")]
+#[expect(clippy::disallowed_methods, reason = "every connection is opened here")]
 fn connect(path: &Path, extra: OpenFlags) -> Result<Connection> {
     let flags =
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_NOFOLLOW | extra;

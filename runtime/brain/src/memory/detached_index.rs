@@ -26,7 +26,7 @@ pub(crate) struct DetachedIndex {
 }
 
 impl DetachedIndex {
-    /// Empty ones of a schema, in a file that whoever asks for them removes.
+    /// Empty ones of a schema, in a file that the caller removes afterwards.
     pub(crate) fn create(path: &Path, schema: i64) -> Result<Self> {
         let database = Database::create_for_restore(path, schema)?;
         index::set_batch(&database.connection, LARGE_BATCH)?;

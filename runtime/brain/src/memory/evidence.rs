@@ -45,8 +45,8 @@ fn day_of(at: i64) -> i64 {
     at.div_euclid(DAY)
 }
 
-/// Where a window of `days` days begins: whole days, so that the same evidence gives the same counts
-/// all day long.
+/// Where a window of `days` days begins. It begins at a UTC midnight, so that the same evidence gives the same
+/// counts all day long.
 pub fn window_start(now: Timestamp, days: u32) -> Timestamp {
     Timestamp((day_of(now.millis()) - i64::from(days)).saturating_mul(DAY))
 }
@@ -64,7 +64,7 @@ pub enum EvidenceStatus {
 }
 
 impl EvidenceStatus {
-    /// The stable name.
+    /// The name under which rows keep it; it never changes.
     pub fn name(self) -> &'static str {
         match self {
             Self::Ok => "ok",
@@ -81,17 +81,17 @@ impl EvidenceStatus {
     }
 }
 
-/// One tool event.
+/// One tool call of a task. Skills are judged and improved by these.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Evidence {
     /// The task it happened in.
     pub task: String,
-    /// The turn.
+    /// The turn of the task in which the call was made, from 1.
     pub turn: u32,
     /// The tool that was named.
     pub tool: String,
-    /// How it went.
+    /// Whether the tool ran and succeeded, ran and failed, or was not run at all.
     pub status: EvidenceStatus,
     /// The skills that were loaded before the call.
     pub skills: Vec<Slug>,
@@ -105,7 +105,7 @@ pub struct Evidence {
     pub summary: String,
     /// How long it took.
     pub millis: u64,
-    /// When.
+    /// When the task or the imported session began, not the call.
     pub at: Timestamp,
 }
 
@@ -190,7 +190,7 @@ pub enum SessionOrigin {
 }
 
 impl SessionOrigin {
-    /// The stable name.
+    /// The name under which rows keep it; it never changes.
     pub fn name(self) -> &'static str {
         match self {
             Self::Live => "live",
@@ -210,9 +210,9 @@ impl SessionOrigin {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SessionEvidence {
-    /// The task.
+    /// The id of the task; of an imported session, the session's own id.
     pub task: String,
-    /// When it began.
+    /// When the task began; of an imported session, [`ImportedSession::at`].
     pub at: Timestamp,
     /// Whether it came to its answer.
     pub completed: bool,
@@ -222,7 +222,7 @@ pub struct SessionEvidence {
     pub model: String,
     /// The backend or platform it ran on.
     pub platform: String,
-    /// Turns it took.
+    /// How many turns it took. An imported session counts its questions.
     pub turns: u32,
     /// Tool calls, refused ones included.
     pub calls: u32,
@@ -287,11 +287,11 @@ impl SessionEvidence {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TurnEvidence {
-    /// The task.
+    /// The id of the task that the question belongs to.
     pub task: String,
     /// Which question of the task, from 1.
     pub number: u32,
-    /// When.
+    /// When the task began; of an imported session, [`ImportedTurn::at`].
     pub at: Timestamp,
     /// The model that answered.
     pub model: String,

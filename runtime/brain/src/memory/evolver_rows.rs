@@ -37,7 +37,7 @@ pub struct QueueRow {
     pub skill: Option<Slug>,
     /// What became of it.
     pub status: String,
-    /// What it says.
+    /// The queued candidate as JSON, with the fields of `ReviewCandidate` in `herm-learning`.
     pub entry: Value,
     /// The content that accepting it would write.
     pub content: Option<String>,

@@ -25,7 +25,7 @@ const VOTING: usize = 50;
 /// The answer to a search by words and meaning.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct HybridResults {
-    /// What was found.
+    /// The hits, best first; by words alone where no vectors were used.
     pub found: SearchResults,
     /// Whether meaning had a part in it.
     pub used_vectors: bool,

@@ -13,16 +13,16 @@ use crate::error::Result;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MemorySource {
-    /// What was said.
+    /// What a subscriber asked, and what was answered.
     Message,
-    /// Notes by key.
+    /// A note by key: the key and its value.
     Fact,
     /// One row a task.
     Task,
 }
 
 impl MemorySource {
-    /// All of them.
+    /// Every source that a search looks at.
     pub const ALL: [Self; 3] = [Self::Message, Self::Fact, Self::Task];
 
     pub(super) fn table(self) -> &'static str {

@@ -16,14 +16,14 @@ pub const USER_CAP: usize = 2_000;
 pub enum LayerEdit {
     /// Adds an entry at the end. The same entry again changes nothing.
     Add {
-        /// The entry.
+        /// The text of the new entry.
         content: String,
     },
     /// Replaces the one entry that contains `find`.
     Replace {
         /// Text that only that entry contains.
         find: String,
-        /// The new entry.
+        /// The text that takes its place.
         content: String,
     },
     /// Removes the one entry that contains `find`.

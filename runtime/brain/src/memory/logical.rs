@@ -17,13 +17,13 @@ use crate::ids::Digest;
 /// A table whose rows are in the bundle hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Table {
-    /// Skill telemetry.
+    /// What is counted and decided of each skill.
     SkillUsage = 1,
     /// Digests of subscribers, by the number rows use for them.
     Subscribers = 2,
-    /// Notes by key.
+    /// Notes by key, one row for each key and owner.
     Facts = 3,
-    /// What was said.
+    /// What was asked and answered in tasks.
     Messages = 4,
     /// One row a task.
     TaskLog = 5,
@@ -35,7 +35,7 @@ impl Table {
     /// The tables of the `memory` part.
     pub const MEMORY: [Self; 4] = [Self::Facts, Self::Messages, Self::Subscribers, Self::TaskLog];
 
-    /// The table's name.
+    /// The table's name in `memory.db`, which is hashed with its rows.
     pub fn name(self) -> &'static str {
         match self {
             Self::SkillUsage => "skill_usage",

@@ -15,8 +15,8 @@ pub const PREFIX: &str = "x_";
 /// The most indexes a tuning may ask for: each is built when the brain is opened elsewhere.
 const MOST: usize = 8;
 
-/// The columns an index may be on: those whose values are small. No contents, nothing of the journal, nothing of the
-/// full-text indexes.
+/// The columns an index may be on: those whose values are small. Contents, the journal and the
+/// full-text indexes have none.
 const SMALL_COLUMNS: [(&str, &[&str]); 5] = [
     ("messages", &["task", "scope", "role", "at"]),
     ("facts", &["scope", "key", "task", "at"]),

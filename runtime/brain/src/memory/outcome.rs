@@ -26,12 +26,12 @@ pub const MAX_REPORTS: usize = 20;
 /// How good an answer was.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub enum OutcomeValue {
-    /// Nobody says.
+    /// No source has said how good it was, or none can tell.
     #[default]
     Unknown,
-    /// Right.
+    /// As good as a score of 1.
     Good,
-    /// Wrong.
+    /// As bad as a score of 0.
     Bad,
     /// From 0, as bad as can be, to 1, as good as can be. Kept in hundredths.
     Score(f64),
@@ -74,7 +74,7 @@ impl OutcomeValue {
         }
     }
 
-    /// Whether anybody knows.
+    /// Whether the value says how good the answer was.
     pub fn is_known(self) -> bool {
         self != Self::Unknown
     }
@@ -155,7 +155,7 @@ pub enum OutcomeSource {
     Verifier,
     /// The subscriber who asked.
     Feedback,
-    /// The operator.
+    /// The operator, whose word counts before all others.
     Label,
 }
 
@@ -163,7 +163,7 @@ impl OutcomeSource {
     /// All of them, the lowest first.
     pub const ALL: [Self; 4] = [Self::Schema, Self::Verifier, Self::Feedback, Self::Label];
 
-    /// The stable name.
+    /// The name under which rows keep it; it never changes.
     pub fn name(self) -> &'static str {
         match self {
             Self::Schema => "schema",
@@ -181,14 +181,14 @@ impl OutcomeSource {
 /// What one source says.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct OutcomeReport {
-    /// Who.
+    /// Who says it. The highest source that knows anything decides.
     pub source: OutcomeSource,
     /// How good the answer was.
     pub value: OutcomeValue,
     /// Why, in at most [`MAX_NOTE_CHARS`] characters: the words of the one who reports, for that one and the operator alone.
     #[serde(default)]
     pub note: Option<String>,
-    /// When.
+    /// When the report was made.
     pub at: Timestamp,
 }
 
@@ -274,22 +274,22 @@ pub(super) fn write_log(status: &str, value: OutcomeValue) -> String {
 /// A task that is in the log.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LoggedTask {
-    /// How it ended.
+    /// Whether the task came to an answer; `value` says how good that was.
     pub status: TaskStatus,
     /// How good its answer was.
     pub value: OutcomeValue,
     /// Whose it was; `None` where nobody was named.
     pub subscriber: Option<Digest>,
-    /// When it began.
+    /// When the task began, as the log has it.
     pub at: Timestamp,
 }
 
 /// How many tasks came to which outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub struct OutcomeCounts {
-    /// Good ones.
+    /// Tasks whose answer was simply good, without a score.
     pub good: u64,
-    /// Bad ones.
+    /// Tasks whose answer was simply bad, without a score.
     pub bad: u64,
     /// Those with a score.
     pub scored: u64,

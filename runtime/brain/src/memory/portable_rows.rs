@@ -34,7 +34,7 @@ pub enum ChangePattern {
 /// A place between two rows: after the `ordinal`-th row whose leading key is `key`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RowPosition {
-    /// The leading key.
+    /// The value of the number that leads the order; 0 in a table without one.
     pub key: i64,
     /// How many rows of that key come before.
     pub ordinal: u64,
@@ -57,7 +57,7 @@ pub struct PortableTable {
 pub struct PortableRow<'a> {
     /// Where the row ends.
     pub place: RowPosition,
-    /// Its cells.
+    /// All cells of the row, encoded as `docs/reference/snapshot.md` says.
     pub bytes: &'a [u8],
     /// The cells of its primary key.
     pub key: &'a [u8],
@@ -66,19 +66,19 @@ pub struct PortableRow<'a> {
 /// Whether to go on reading.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ScanControl {
-    /// The next row.
+    /// Read the next row, if there is one.
     Continue,
-    /// Enough.
+    /// Read no further row. What was read so far stands.
     Stop,
 }
 
 impl PortableTable {
-    /// The table's name.
+    /// The table's name in `memory.db`.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// How it changes.
+    /// How the table changes from one step to the next.
     pub fn change_pattern(&self) -> ChangePattern {
         self.changing
     }
@@ -105,8 +105,8 @@ impl PortableTable {
     }
 }
 
-/// The tables that travel, by name. A table that a later schema adds travels by itself, from an earlier file as an empty
-/// one.
+/// The tables that travel, by name. A table that a later schema adds travels too, and arrives empty
+/// from an earlier file.
 pub fn portable_tables(connection: &Connection) -> Result<Vec<PortableTable>> {
     let failed = |source| sql("read memory.db", source);
     let mut names = connection
@@ -236,9 +236,9 @@ impl Database {
         logical::chunk_agrees(&self.connection, table, chunk)
     }
 
-    /// Puts rows into a table that must be empty of them. `rows` is what [`read_rows`](Self::read_rows)
-    /// gave, one after the other; how many there were. `end` is where the rows before them ended, and then where these
-    /// do.
+    /// Puts rows into a table that must not have them yet, and returns how many there were. `rows` is what
+    /// [`read_rows`](Self::read_rows) gave, one after the other. `end` is where the rows before them ended, and
+    /// then where these do.
     pub(crate) fn put_rows(
         &self,
         table: &PortableTable,
@@ -312,11 +312,11 @@ fn put_cell(bytes: &mut Vec<u8>, cell: ValueRef<'_>, table: &PortableTable) -> R
 /// A cell as it arrives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum IncomingCell<'a> {
-    /// SQL's NULL.
+    /// SQL's NULL, which the snapshot has as a tag byte alone.
     Null,
     /// A signed 64-bit number.
     Integer(i64),
-    /// UTF-8 text.
+    /// A text whose bytes were checked to be UTF-8.
     Text(&'a str),
     /// Bytes as they are.
     Blob(&'a [u8]),

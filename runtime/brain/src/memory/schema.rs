@@ -303,7 +303,7 @@ impl Database {
     /// which schema the file has, and whether a full-text index is missing.
     pub(super) fn check_schema(connection: &Connection, access: Access) -> Result<(i64, bool)> {
         let failed = |source| sql("read memory.db", source);
-        // All of one moment: whoever owns the brain may be bringing it up to date.
+        // All of one moment: the owner of the brain may be bringing it up to date.
         let held = connection.unchecked_transaction().map_err(failed)?;
         let number =
             |name: &str| -> Result<i64> { held.pragma_query_value(None, name, |row| row.get(0)).map_err(failed) };
@@ -389,7 +389,7 @@ fn expected(version: i64) -> Result<&'static Objects> {
     if place.get().is_none() {
         let fresh = Connection::open_in_memory().map_err(|source| sql("prepare SQLite", source))?;
         Database::create_tables_of(&fresh, version)?;
-        // Whoever comes first: it is the same for all.
+        // The first thread to set it wins: it is the same for all.
         let _ = place.set(objects(&fresh)?);
     }
     place.get().ok_or_else(unknown)
@@ -400,8 +400,7 @@ fn is_index(name: &str) -> bool {
 }
 
 /// The tables must be the ones the herm of that schema makes, word for word: a view, a trigger or a generated column
-/// would be someone else's code. Full-text indexes may be missing, which is what this tells; they are
-/// made again.
+/// would be someone else's code. Full-text indexes may be missing, for they are made again; this says whether one is.
 fn same_schema(connection: &Connection, version: i64) -> Result<bool> {
     let (expected, found) = (expected(version)?, objects(connection)?);
     compare(expected, &found)?;

@@ -1,9 +1,8 @@
 //! Search over messages, facts and the task log.
 //!
-//! Every term is looked up on its own, newest first and at most so many rows of each
-//! source (see [`SearchWeights`]), and the BM25 scores are added up. A rare term is thereby ranked over all its rows; a
-//! word that is everywhere says little about which row is meant, and costs no more than a rare
-//! one.
+//! Every term is looked up on its own, newest first and at most so many rows of each source (see [`SearchWeights`]),
+//! and the BM25 scores are added up. A rare term is thereby ranked over all its rows. A word that is everywhere says
+//! little about which row is meant, and this way it costs no more than a rare one.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap};
@@ -24,7 +23,7 @@ const SNIPPET_CHARS: usize = 160;
 /// Whose rows a search may see. The limit is part of the query, not a filter on its answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SearchScope {
-    /// The operator: everything.
+    /// The operator, who sees the rows of all subscribers.
     Operator,
     /// What belongs to everyone: a task without a subscriber.
     Shared,
@@ -35,7 +34,7 @@ pub enum SearchScope {
 /// What to look for.
 #[derive(Debug, Clone)]
 pub struct Search<'a> {
-    /// What was typed.
+    /// The question as it was typed. Its words are the search terms.
     pub text: &'a str,
     /// Whose rows may be seen.
     pub scope: SearchScope,
@@ -43,7 +42,7 @@ pub struct Search<'a> {
     pub except_task: Option<&'a str>,
     /// How many hits at most.
     pub limit: usize,
-    /// For recency.
+    /// The moment from which the age of a row is measured.
     pub now: Timestamp,
     /// What it goes by.
     pub weights: SearchWeights,
@@ -62,14 +61,14 @@ pub struct SearchHit {
     pub at: Timestamp,
     /// The part of its text around the first term.
     pub snippet: String,
-    /// Higher is better.
+    /// How well it fits: only good for comparing hits of one search. Higher is better.
     pub score: f64,
 }
 
 /// The answer to a search.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct SearchResults {
-    /// Best first.
+    /// The rows that fit, the best first, at most [`Search::limit`].
     pub hits: Vec<SearchHit>,
     /// The index is damaged; the rows were scanned instead.
     pub degraded: bool,
@@ -306,8 +305,8 @@ fn best(connection: &Connection, search: &Search<'_>, scopes: &Scopes, scores: S
     Ok(ranked)
 }
 
-/// The task and moment of a row that may be seen. The scope stands here too: an index is derived and must not be what
-/// privacy rests on.
+/// The task and moment of a row that may be seen. The scope is checked here too: an index is derived, and privacy must
+/// not rest on it.
 pub(super) fn place_of(
     connection: &Connection,
     source: MemorySource,

@@ -22,7 +22,7 @@ pub enum TaskStatus {
 impl TaskStatus {
     const ALL: [Self; 3] = [Self::Converged, Self::Incomplete, Self::Failed];
 
-    /// The stable name.
+    /// The word that the task log, transcripts and receipts have for it; it never changes.
     pub fn name(self) -> &'static str {
         match self {
             Self::Converged => "converged",

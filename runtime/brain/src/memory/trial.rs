@@ -22,7 +22,7 @@ const SCORE_UNITS: f64 = 1e6;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Arm {
-    /// It was.
+    /// The skill was put before the task.
     Shown,
     /// It matched, and was not shown it.
     HeldBack,
@@ -42,7 +42,7 @@ impl Arm {
         if fraction < share { Self::Shown } else { Self::HeldBack }
     }
 
-    /// The stable name.
+    /// The name under which rows keep it; it never changes.
     pub fn name(self) -> &'static str {
         match self {
             Self::Shown => "shown",
@@ -73,7 +73,7 @@ pub enum TrialState {
 }
 
 impl TrialState {
-    /// The stable name.
+    /// The name under which rows keep it; it never changes.
     pub fn name(self) -> &'static str {
         match self {
             Self::Trial => "trial",
@@ -94,9 +94,9 @@ impl TrialState {
 /// A learned skill on trial, or after it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trial {
-    /// The skill.
+    /// The skill that was learned.
     pub skill: Slug,
-    /// Where it stands.
+    /// Whether the trial goes on, or how it was decided.
     pub state: TrialState,
     /// When the trial began.
     pub since: Timestamp,
@@ -110,9 +110,9 @@ pub struct Trial {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TrialTask {
-    /// The skill.
+    /// The skill that the task matched.
     pub skill: Slug,
-    /// The task.
+    /// The id of the task; of a rehearsal, that of the task that was run again.
     pub task: String,
     /// What was drawn for it.
     pub arm: Arm,
@@ -123,7 +123,7 @@ pub struct TrialTask {
     pub score: Option<f64>,
     /// Calls that failed or were refused.
     pub errors: u32,
-    /// Turns it took.
+    /// How many turns the task took.
     pub turns: u32,
     /// What it cost, in millionths of a dollar.
     pub micro_usd: u64,

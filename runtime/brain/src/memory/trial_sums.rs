@@ -17,7 +17,7 @@ use crate::ids::Slug;
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ArmSum {
-    /// How many tasks.
+    /// How many tasks are in the arm, with those whose outcome is not known.
     pub tasks: u64,
     /// How many of them have a known outcome.
     pub known: u64,
@@ -25,7 +25,7 @@ pub struct ArmSum {
     pub score: f64,
     /// Calls that failed or were refused.
     pub errors: u64,
-    /// Turns.
+    /// The turns of all these tasks together.
     pub turns: u64,
     /// Cost in millionths of a dollar.
     pub micro_usd: u64,
@@ -41,7 +41,7 @@ pub struct TrialSum {
     pub held_back: ArmSum,
     /// Rehearsals with the skill.
     pub rehearsed_with: ArmSum,
-    /// Rehearsals without it.
+    /// Rehearsals of the same tasks without the skill.
     pub rehearsed_without: ArmSum,
     /// When the last task of it began.
     pub last: Option<Timestamp>,
@@ -67,7 +67,7 @@ pub struct TrialMark {
 }
 
 impl TrialMark {
-    /// Before all rows.
+    /// Before the first row: everything that is there counts as new.
     pub const START: Self = Self { tasks: 0, outcomes: 0, skills: 0 };
 }
 
@@ -86,8 +86,8 @@ pub struct TrialNews {
 const RECENT_ROWS: i64 = 64;
 
 impl Database {
-    /// Where to begin in a process that has not looked at this brain yet: shortly before the last rows, and at the first
-    /// skill.
+    /// Where to begin in a process that has not looked at this brain yet: shortly before the last rows, and at the
+    /// first of the skills.
     pub(crate) fn recent_trial_mark(&self) -> Result<TrialMark> {
         let last = |table| last_id(&self.connection, table);
         Ok(TrialMark {
@@ -183,7 +183,7 @@ fn add_group(sum: &mut TrialSum, row: &Row<'_>) -> Result<()> {
 /// A task whose transcript is kept and whose outcome is known.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RatedTask {
-    /// The task.
+    /// The id of the task, by which it is run again.
     pub task: String,
     /// The number of its receipt.
     pub receipt: u64,

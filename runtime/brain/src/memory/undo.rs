@@ -16,9 +16,9 @@ use crate::skill::{SkillLifecycle, SkillState};
 /// A row as it was before a step wrote it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RowUndo {
-    /// The table.
+    /// The table that the step wrote to.
     pub table: Table,
-    /// The row.
+    /// The row's number in that table.
     pub id: i64,
     /// Its columns as a JSON array; `None` where the step made the row.
     pub before: Option<String>,
@@ -82,9 +82,9 @@ pub fn take_back(connection: &Connection, step: i64) -> Result<()> {
 /// Where a skill stood before a step that wrote its telemetry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PriorLifecycle {
-    /// The step.
+    /// The number of the step that wrote it.
     pub step: i64,
-    /// The skill.
+    /// The skill whose telemetry the step wrote.
     pub slug: Slug,
     /// Where it stood; a skill without a record stands where nothing was decided.
     pub standing: SkillLifecycle,

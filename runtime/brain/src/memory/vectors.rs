@@ -15,7 +15,6 @@ use crate::error::{Error, Result};
 use crate::semantic::{Embedder, EmbeddingInput};
 use crate::text;
 
-/// The table's name.
 pub(super) const TABLE: &str = "vectors";
 
 /// The statement that makes it, word for word.
@@ -145,7 +144,7 @@ impl PendingText {
         Self { row: number_of(&[&text]) | 3, text }
     }
 
-    /// The text.
+    /// The text that a model makes the vector of.
     pub fn text(&self) -> &str {
         &self.text
     }
@@ -182,9 +181,9 @@ impl PendingVectors {
 /// A vector for its text; none where the model has none for it, so that it is not asked again.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EmbeddedText {
-    /// The text.
+    /// The row and the text that the vector is for.
     pub of: PendingText,
-    /// What it means.
+    /// The text's vector by the model; `None` where the model has none for it.
     pub vector: Option<Vector>,
 }
 
@@ -316,8 +315,8 @@ pub fn skills_due<'s>(
     Ok(PendingVectors { texts, gone: known.into_keys().map(|row| (OF_SKILLS, row)).collect() })
 }
 
-/// Keeps vectors that were made for what was due, in one transaction; how many are kept. A row that changed meanwhile
-/// gets none.
+/// Keeps vectors that were made for what was due, in one transaction, and returns how many are kept. A row that changed
+/// meanwhile gets no vector.
 pub fn keep(connection: &Connection, model: &str, made: &[EmbeddedText], due: &PendingVectors) -> Result<u64> {
     let failed = |source| sql("keep vectors in memory.db", source);
     connection.execute_batch("SAVEPOINT vectors").map_err(failed)?;

@@ -17,15 +17,15 @@ use crate::skill::SkillUsage;
 /// Rows of this scope belong to the brain, not to one subscriber, and everyone may see them.
 pub(super) const SHARED: i64 = 0;
 
-/// Who said something.
+/// Who said something in a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MessageRole {
-    /// The subscriber.
+    /// The subscriber who asked, or the operator.
     User,
-    /// The model.
+    /// The model that answered.
     Assistant,
-    /// A tool.
+    /// A tool that a call was made to; herm's own tasks store no such messages.
     Tool,
 }
 
@@ -47,11 +47,11 @@ pub struct MessageEntry {
     pub task: String,
     /// Whose task it was; `None` is visible to everyone.
     pub subscriber: Option<Digest>,
-    /// Who said it.
+    /// Who said it in the task.
     pub role: MessageRole,
-    /// What was said.
+    /// What was said, as the caller cut it; a search finds its words.
     pub content: String,
-    /// When.
+    /// When the task began in which it was said.
     pub at: Timestamp,
 }
 
@@ -62,18 +62,18 @@ pub struct Fact {
     pub subscriber: Option<Digest>,
     /// What it is about.
     pub key: String,
-    /// What is so.
+    /// The note itself, which a search finds together with the key.
     pub value: String,
     /// The task that noted it.
     pub task: String,
-    /// When.
+    /// When it was last written, as its writer says; searches rank newer facts a little higher.
     pub at: Timestamp,
 }
 
 /// How a task went, in one line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TaskEntry {
-    /// The task.
+    /// The id of the task, which the log has once.
     pub task: String,
     /// Whose task it was; `None` is visible to everyone.
     pub subscriber: Option<Digest>,
@@ -81,7 +81,7 @@ pub struct TaskEntry {
     pub outcome: TaskStatus,
     /// What it was about.
     pub summary: String,
-    /// When.
+    /// When the task began, not when it ended.
     pub at: Timestamp,
 }
 
@@ -123,7 +123,7 @@ impl<'c> MemoryWriter<'c> {
             .map_err(failed)
     }
 
-    /// Adds a message.
+    /// Adds a message to the memory and its index, and returns its row number.
     pub fn message(&mut self, message: &MessageEntry) -> Result<i64> {
         let scope = self.scope(message.subscriber.as_ref())?;
         let id = self

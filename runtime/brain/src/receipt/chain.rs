@@ -11,26 +11,26 @@ use crate::error::{Error, Result};
 use crate::ids::{BrainId, sha256};
 use crate::layout::Layout;
 
-/// Whose signatures count.
+/// Whose signatures count when receipts are checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TrustedKeys {
-    /// These keys'.
+    /// Those of these keys. A receipt of another key is a finding.
     Keys(Vec<PublicKey>),
-    /// Whatever key signed the first receipt, all along. Proves that one holder made the chain, not
-    /// who that is.
+    /// Those of the key that signed the first receipt. This proves that one holder made the chain, not
+    /// who the holder is.
     FirstSeen,
 }
 
 /// Something that does not hold.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ChainFinding {
-    /// The line of the tape, from 1; 0 for the tape as a whole.
+    /// The line of the receipt log, from 1; 0 for the log as a whole.
     pub line: usize,
     /// What does not hold.
     pub what: String,
 }
 
-/// What a tape says, as far as it could be followed.
+/// What a receipt log says, as far as it could be followed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Default)]
 #[serde(rename_all = "camelCase")]
 pub struct ChainReport {
@@ -46,19 +46,19 @@ pub struct ChainReport {
     pub version: u64,
     /// The digest of the last statement.
     pub last: Option<String>,
-    /// The number a checkpoint says is the last, where the tape ends with one.
+    /// The number a checkpoint says is the last, where the log ends with one.
     pub checkpoint: Option<u64>,
     /// What does not hold.
     pub findings: Vec<ChainFinding>,
 }
 
 impl ChainReport {
-    /// Whether everything holds.
+    /// Whether every line held: there are no findings.
     pub fn is_sound(&self) -> bool {
         self.findings.is_empty()
     }
 
-    /// Takes one more line of a tape that is read piece by piece; what does not hold with it.
+    /// Takes one more line of a receipt log that is read piece by piece. The error says what does not hold about it.
     pub fn take_line(&mut self, line: &str, trusted: &TrustedKeys) -> Result<VerifiedReceipt, String> {
         let statement = take(self, line, trusted)?;
         let text = |value: Option<&str>| value.map(str::to_owned);
@@ -86,9 +86,9 @@ pub fn repair(
     })
 }
 
-/// Checks every line: signature, shape, number, link to the receipt before, and that each step
-/// begins where the one before ended. Lines of white space alone count, and are passed over. At most `MAX_FINDINGS`
-/// findings are listed.
+/// Checks every line: signature, shape, number, link to the receipt before, and that each step begins
+/// where the one before ended. Lines of white space alone count, and are passed over. The report lists
+/// at most `MAX_FINDINGS` findings.
 pub fn check<'l>(lines: impl IntoIterator<Item = &'l str>, trusted: &TrustedKeys) -> ChainReport {
     let mut checked = ChainReport::default();
     for (number, line) in (1..).zip(lines) {
@@ -106,7 +106,7 @@ pub fn check<'l>(lines: impl IntoIterator<Item = &'l str>, trusted: &TrustedKeys
         }
     }
     if checked.receipts == 0 && checked.findings.is_empty() {
-        checked.findings.push(ChainFinding { line: 0, what: "the tape has no receipts".to_owned() });
+        checked.findings.push(ChainFinding { line: 0, what: "there are no receipts".to_owned() });
     }
     checked
 }
@@ -151,7 +151,7 @@ fn signer_of(envelope: &Envelope, checked: &ChainReport, trusted: &TrustedKeys) 
         TrustedKeys::FirstSeen => checked.keys.first(),
     };
     match known {
-        Some(first) if first != keyid => Err(format!("signed by {keyid}, and the tape began with {first}")),
+        Some(first) if first != keyid => Err(format!("signed by {keyid}, and the log began with {first}")),
         _ => keyid.parse().map_err(|error: crate::error::Error| error.message().to_owned()),
     }
 }
@@ -161,8 +161,7 @@ fn subject<'s>(statement: &'s Value, name: &str, algorithm: &str) -> Option<&'s 
     subjects.iter().find(|subject| subject["name"] == name)?["digest"][algorithm].as_str()
 }
 
-/// Takes one receipt; the state goes on even where something is wrong, so that one bad link is one
-/// finding.
+/// Takes one receipt. The state goes on even where something is wrong, so that one bad link gives one finding.
 fn follow(checked: &mut ChainReport, statement: &Value, digest: String) -> Result<(), String> {
     let predicate = &statement["predicate"];
     let mut wrong = Vec::new();
@@ -206,7 +205,7 @@ fn close(checked: &mut ChainReport, statement: &Value) -> Result<(), String> {
     }
     if seq != checked.receipts || subject(statement, "receipt/last", "sha256") != checked.last.as_deref() {
         return Err(format!(
-            "the checkpoint says that receipt {seq} is the last, and the tape ends with {}: it was cut",
+            "the checkpoint says that receipt {seq} is the last, and the log ends with {}: it was cut",
             checked.receipts
         ));
     }

@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 /// What every payload of ours is.
 pub const PAYLOAD_TYPE: &str = "application/vnd.in-toto+json";
 
-/// A signed payload.
+/// A DSSE envelope: a payload, its type and the signatures over both.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Envelope {
@@ -27,7 +27,7 @@ struct Signed {
 }
 
 impl Envelope {
-    /// Signs a payload.
+    /// Signs a payload of the type [`PAYLOAD_TYPE`] with one key.
     pub fn seal(payload: &[u8], signer: &Signer) -> Self {
         let signature = signer.sign(&pre_authentication(PAYLOAD_TYPE, payload));
         Self {
@@ -37,7 +37,7 @@ impl Envelope {
         }
     }
 
-    /// Reads one line of a tape.
+    /// Reads one line of a receipt log.
     pub fn parse(line: &str) -> Result<Self> {
         serde_json::from_str(line).map_err(|source| {
             Error::invalid(format!("that is not a DSSE envelope: {source}"))
@@ -45,7 +45,7 @@ impl Envelope {
         })
     }
 
-    /// The line of a tape.
+    /// The line of a receipt log, without the line break.
     pub fn to_line(&self) -> Result<String> {
         serde_json::to_string(self).map_err(|source| Error::internal("an envelope cannot be written").because(source))
     }
@@ -82,8 +82,7 @@ impl Envelope {
     }
 }
 
-/// What is signed: the type and the payload with their lengths, so that neither can pass for the
-/// other.
+/// What is signed: the type and the payload with their lengths, so that one cannot pass for the other.
 fn pre_authentication(payload_type: &str, payload: &[u8]) -> Vec<u8> {
     let head = format!("DSSEv1 {} {payload_type} {} ", payload_type.len(), payload.len());
     [head.as_bytes(), payload].concat()

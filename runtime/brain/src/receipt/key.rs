@@ -48,7 +48,7 @@ impl Signer {
         Self { key, public }
     }
 
-    /// A new key.
+    /// A new key of 32 bytes that `random` gives. It is kept nowhere.
     pub fn generate(random: &dyn Random) -> Result<Self> {
         let mut seed = Zeroizing::new([0; 32]);
         random.fill(&mut *seed)?;
@@ -93,7 +93,7 @@ impl Signer {
         Zeroizing::new(format!("{PEM_BEGIN}\n{}\n{PEM_END}\n", *body))
     }
 
-    /// The public half.
+    /// The half of the key that others check signatures with.
     pub fn public(&self) -> &PublicKey {
         &self.public
     }
@@ -138,11 +138,11 @@ impl LazySigner {
         Signer::load(&self.path)
     }
 
-    /// The key.
+    /// The key, read from the file or made there on the first call.
     pub fn get(&self) -> Result<&Signer> {
         if self.signer.get().is_none() {
             let signer = Signer::load_or_create(&self.path, &*self.random)?;
-            // Whoever comes first: it is the same key for all.
+            // The first thread to set it wins: it is the same key for all.
             let _ = self.signer.set(signer);
         }
         self.signer.get().ok_or_else(|| Error::internal("the signing key is not there"))

@@ -97,7 +97,7 @@ fn bundle_subject(name: &str, digest: &Digest) -> Value {
     json!({ "name": name, "digest": { "blake3": digest } })
 }
 
-/// A signed statement of where a tape ends. Whoever keeps one notices a tape that was cut.
+/// A signed statement of where a receipt log ends. A person who keeps one notices when lines at the end were cut off.
 pub fn checkpoint(
     brain: &BrainId,
     seq: u64,

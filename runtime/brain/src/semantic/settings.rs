@@ -15,7 +15,7 @@ pub enum Device {
     /// The best there is in this build: the CPU.
     #[default]
     Auto,
-    /// The CPU.
+    /// The CPU, even in a build that could use more.
     Cpu,
     /// A graphics card, which no build has yet: the CPU does the work, and [`SemanticOptions::remark`] says so.
     Cuda,

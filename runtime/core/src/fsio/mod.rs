@@ -1,4 +1,4 @@
-//! The door to the file system.
+//! Access to the file system: every file of a brain is read and written through this module.
 //!
 //! - [`Root`]: a directory held open; every path is relative to it, symbolic links are refused at
 //!   every level, and files are replaced by rename, never rewritten in place.

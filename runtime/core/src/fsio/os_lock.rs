@@ -17,8 +17,8 @@ pub struct OsLock {
 }
 
 impl OsLock {
-    /// Takes the lock, waiting up to `wait` for whoever holds it; then `Conflict` names the
-    /// holder. `what` is the thing locked, for the message ("brain 1").
+    /// Takes the lock, waiting up to `wait` for the process that holds it; then `Conflict` names the holder. `what` is
+    /// the thing locked, for the message ("brain 1").
     pub fn acquire(path: &Path, what: &str, wait: Duration) -> Result<Self> {
         // Not through a link: the file is emptied to hold its owner's number.
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -42,7 +42,7 @@ impl OsLock {
             std::thread::sleep(pause.min(left));
             pause = (pause * 2).min(Duration::from_millis(20));
         }
-        // Only a courtesy to whoever waits: the lock itself is the kernel's.
+        // Only a help for processes that wait: the lock itself is the kernel's.
         let named =
             file.set_len(0).and_then(|()| file.rewind()).and_then(|()| writeln!(file, "{}", std::process::id()));
         if let Err(error) = named {

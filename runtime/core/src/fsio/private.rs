@@ -9,7 +9,7 @@ use super::root::{create_dirs, read_regular, rename_durably};
 use crate::error::{Error, Result};
 
 /// Makes a file that only its owner can read, whole or not at all. `Conflict` where one is there.
-#[expect(clippy::disallowed_methods, reason = "this is the door")]
+#[expect(clippy::disallowed_methods, reason = "fsio is the module for file access")]
 pub fn create_private(path: &Path, content: &[u8]) -> Result<()> {
     let failed = |source| Error::io("write", path, source);
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -79,8 +79,8 @@ pub fn write_program(path: &Path, content: &[u8]) -> Result<()> {
     std::fs::File::from(fd).write_all(content).map_err(|source| Error::io("write", path, source))
 }
 
-/// Removes a file; nothing there is no error.
-#[expect(clippy::disallowed_methods, reason = "this is the door")]
+/// Removes a file. If the file is not there, this succeeds.
+#[expect(clippy::disallowed_methods, reason = "fsio is the module for file access")]
 pub fn remove_file(path: &Path) -> Result<()> {
     match std::fs::remove_file(path) {
         Err(source) if source.kind() != std::io::ErrorKind::NotFound => Err(Error::io("remove", path, source)),

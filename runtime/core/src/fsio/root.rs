@@ -31,9 +31,9 @@ pub enum SyncTiming {
 /// What a name in a directory stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DirEntryKind {
-    /// A regular file.
+    /// A regular file, which a brain can hold.
     File,
-    /// A directory.
+    /// A directory, which a survey walks into.
     Dir,
     /// Something a brain cannot hold.
     Other(&'static str),
@@ -317,8 +317,8 @@ impl Root {
         Ok(true)
     }
 
-    /// Removes a file, and the directories above it that are left empty (never the first one, so
-    /// `skills/` stays). A file that is not there is no error.
+    /// Removes a file, and the directories above it that are left empty (never the first one, so `skills/` stays). If
+    /// the file is not there, this succeeds.
     pub fn remove(&self, rel: &RelPath) -> Result<()> {
         let parent = match rel.parent().map(|dir| self.open_dir(dir.as_str())).transpose() {
             Ok(parent) => parent,
@@ -366,8 +366,7 @@ impl Root {
         }
     }
 
-    /// Waits until everything on this file system is on the disk; `false` where the system has no
-    /// such call.
+    /// Waits until everything on this file system is on the disk; `false` where the system has no call for that.
     pub fn sync_file_system(&self) -> Result<bool> {
         #[cfg(target_os = "linux")]
         {
@@ -583,8 +582,8 @@ pub fn create_scratch(name: &str) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Removes a directory and all below it without following links; nothing there is no error.
-#[expect(clippy::disallowed_methods, reason = "this is the door")]
+/// Removes a directory and all below it without following links. If it is not there, this succeeds.
+#[expect(clippy::disallowed_methods, reason = "fsio is the module for file access")]
 pub fn remove_tree(path: &Path) -> Result<()> {
     match std::fs::remove_dir_all(path) {
         Ok(()) => Ok(()),

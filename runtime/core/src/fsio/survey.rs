@@ -19,13 +19,13 @@ use crate::ids::{Digest, RelPath};
 /// What `stat` says of a file or directory. Times are nanoseconds since the epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Stat {
-    /// Bytes.
+    /// The size of the content in bytes.
     pub size: u64,
     /// Last change of the content.
     pub mtime: i64,
     /// Last change of the content or of the inode: moves even where `mtime` was set back.
     pub ctime: i64,
-    /// The inode number.
+    /// The inode number: another one means that the file was replaced.
     pub ino: u64,
 }
 
@@ -45,12 +45,12 @@ impl Stat {
     }
 }
 
-/// A regular file.
+/// A regular file, as the last survey found it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileNode {
-    /// Its name.
+    /// Its name in the directory, without the path.
     pub name: Box<str>,
-    /// What `stat` said.
+    /// What `stat` said when the file was last looked at.
     pub stat: Stat,
     /// The digest of the content as of that `stat`, where it is known.
     pub digest: Option<Digest>,
@@ -61,11 +61,11 @@ pub struct FileNode {
 pub struct Dir {
     /// Its name; empty for the top.
     pub name: Box<str>,
-    /// What `stat` said.
+    /// What `stat` said when the directory was last listed.
     pub stat: Stat,
-    /// Its regular files.
+    /// The regular files directly in it.
     pub files: Vec<FileNode>,
-    /// Its directories.
+    /// The directories directly in it.
     pub dirs: Vec<Dir>,
 }
 
@@ -123,18 +123,18 @@ impl Dir {
 /// Something that is neither a regular file nor a directory, or whose name is not UTF-8.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OddEntry {
-    /// Where it is.
+    /// Where it is, relative to the surveyed root.
     pub path: String,
-    /// What it is.
+    /// What is there instead, such as "a symbolic link".
     pub what: &'static str,
 }
 
 /// How much a survey takes on before it stops with an error.
 #[derive(Debug, Clone, Copy)]
 pub struct SurveyLimits {
-    /// Files and directories.
+    /// The most files and directories, counted together.
     pub entries: usize,
-    /// Levels of directories.
+    /// The most levels of directories below the root.
     pub depth: usize,
 }
 
@@ -149,7 +149,7 @@ impl Default for SurveyLimits {
 pub enum ScanAction {
     /// It is not there at all.
     Skip,
-    /// List it.
+    /// List it, without reading its content.
     List,
     /// List it, and know the digest of its content if it is a file.
     Digest,

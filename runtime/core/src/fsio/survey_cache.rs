@@ -15,8 +15,7 @@ const SMALLEST_DIR: usize = 2 + 32 + 4 + 4;
 /// change of their times (clock ticks are up to 10 ms apart), so their digests are not kept.
 const RACY_NANOS: i64 = 50_000_000;
 
-/// Reads the cache at `rel` with the note it was saved with, or `None` where there is none that
-/// can be trusted.
+/// Reads the cache at `rel` with the note it was saved with, or `None` if there is none or it cannot be trusted.
 pub fn load_cache(root: &Root, rel: &RelPath) -> Option<(Dir, Vec<Digest>)> {
     let bytes = match root.read(rel, MAX_BYTES) {
         Ok(found) => found?,

@@ -1,4 +1,4 @@
-//! The agent's number.
+//! The number of an agent, which names its brain's directory.
 
 use crate::error::{Error, Result};
 use crate::validated_text;
@@ -9,7 +9,7 @@ use crate::validated_text;
 pub struct BrainId(Box<str>);
 
 impl BrainId {
-    /// The rule.
+    /// Whether a text is a token id. The error, of kind `InvalidInput`, says what is wrong with it.
     pub fn validate(text: &str) -> Result<()> {
         let rule = if text.is_empty() {
             "it is empty"

@@ -1,4 +1,4 @@
-//! A BLAKE3 digest.
+//! BLAKE3 digests, by which contents are named and compared.
 
 use std::fmt;
 
@@ -23,7 +23,7 @@ impl Digest {
         Err(Error::invalid(format!("{shown:?} is not a digest: it must be 64 digits of 0-9 a-f")))
     }
 
-    /// The bytes.
+    /// The digest as 32 bytes; its text is these in hexadecimal.
     pub fn bytes(&self) -> &[u8; 32] {
         &self.0
     }

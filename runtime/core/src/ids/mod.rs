@@ -26,7 +26,7 @@ pub use task_id::TaskId;
 macro_rules! validated_text {
     ($name:ident) => {
         impl $name {
-            /// The text itself.
+            /// The text, which has passed `validate`.
             pub fn as_str(&self) -> &str {
                 &self.0
             }

@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 
 /// Where random bytes come from.
 pub trait Random: Send + Sync + fmt::Debug {
-    /// Fills `bytes`.
+    /// Fills `bytes` with random ones; an error where there are none to be had.
     fn fill(&self, bytes: &mut [u8]) -> Result<()>;
 
     /// A number from 0 up to 1.

@@ -17,7 +17,7 @@ impl RelPath {
     /// How many parts a path may have.
     pub const MAX_DEPTH: usize = 32;
 
-    /// The rule.
+    /// Whether a text is a path inside a brain. The error, of kind `InvalidInput`, says what is wrong with it.
     pub fn validate(text: &str) -> Result<()> {
         let part_rule = |part: &str| match part {
             "" => Some("it has an empty part or is absolute"),
@@ -58,7 +58,7 @@ impl RelPath {
         self.0.rsplit_once('/').map(|(parent, _)| Self(parent.into()))
     }
 
-    /// The last part.
+    /// The last part: the name of the file without its directories.
     pub fn name(&self) -> &str {
         self.0.rsplit_once('/').map_or(&*self.0, |(_, name)| name)
     }

@@ -8,10 +8,10 @@ use crate::validated_text;
 pub struct Slug(std::sync::Arc<str>);
 
 impl Slug {
-    /// The longest slug.
+    /// How many characters a slug has at most.
     pub const MAX: usize = 64;
 
-    /// The rule.
+    /// Whether a text is a slug. The error, of kind `InvalidInput`, says what is wrong with it.
     pub fn validate(text: &str) -> Result<()> {
         let rule = if text.is_empty() {
             "it is empty"

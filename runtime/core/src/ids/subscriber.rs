@@ -1,4 +1,4 @@
-//! Who calls.
+//! The id of the subscriber who calls an agent.
 
 use super::Digest;
 use crate::error::{Error, Result};
@@ -6,13 +6,13 @@ use crate::validated_text;
 
 /// An opaque id from the operator's authentication: 1 to 128 printable characters.
 ///
-/// A brain never stores it, only its [`digest`](Self::digest): a brain travels, its subscribers'
-/// names do not.
+/// A brain never stores it, only its [`digest`](Self::digest): a brain travels, and the names of
+/// its subscribers do not.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SubscriberId(Box<str>);
 
 impl SubscriberId {
-    /// The rule.
+    /// Whether a text can be a subscriber's id. The error, of kind `InvalidInput`, says what is wrong with it.
     pub fn validate(text: &str) -> Result<()> {
         let rule = if text.is_empty() {
             "it is empty"

@@ -10,7 +10,7 @@ use crate::validated_text;
 pub struct TaskId(Box<str>);
 
 impl TaskId {
-    /// The rule.
+    /// Whether a text can be a task's id. The error, of kind `InvalidInput`, says what is wrong with it.
     pub fn validate(text: &str) -> Result<()> {
         let good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
         if (1..=64).contains(&text.len()) && text.chars().all(good) {

@@ -1,5 +1,5 @@
-//! Secrets by where they stand: behind a name that says secret, in a header, in an address, between the lines of a
-//! private key.
+//! Secrets by where they stand: behind a name that says secret, in a header, in an address, in the lines
+//! of a private key.
 
 use super::shapes::begins;
 use super::value::{
@@ -195,7 +195,7 @@ pub(super) fn named(text: &str, start: usize, end: usize, keeping: Keeping) -> O
         return None;
     }
     let is_password = lower.starts_with("pass") || lower == "pwd";
-    // Whoever can read an address of an image may see the image.
+    // A person who can read an address of an image may see the image.
     let is_of_address = is_uuid(value.trim_end_matches(['>', ']', '.', '\\']))
         && matches!(bytes.get(start.wrapping_sub(1)), Some(b'?' | b'&' | b';'));
     // A token of a wallet is a coin, and a key that is shown by its fingerprint is not shown.
@@ -238,8 +238,8 @@ fn names_place(text: &str, at: usize) -> bool {
     PLACES.iter().any(|place| word.ends_with(place))
 }
 
-/// Whether the name that goes on at `at` is that of a procedure, whose digest, page or number stands behind it:
-/// `generateAuthKey`, `listCredentials`.
+/// Whether the name that goes on at `at` is that of a procedure, such as `generateAuthKey` or `listCredentials`, whose
+/// digest, page or number stands behind it.
 fn names_procedure(text: &str, at: usize) -> bool {
     const VERBS: [&str; 8] = ["generate", "recreate", "create", "list", "delete", "revoke", "validate", "verify"];
     let before = text.get(..at).unwrap_or_default();
@@ -316,8 +316,8 @@ fn is_wordy_dummy(password: &str) -> bool {
     WORDS.iter().any(|word| password.contains(word)) || password.chars().all(|c| c == 'x' || c == '*')
 }
 
-/// Addresses with a password in them: `postgres://user:password@host`, with the user at `start`. Only the password is
-/// taken.
+/// Addresses with a password in them: `postgres://user:password@host`, with the user at `start`. The match
+/// is the password alone.
 pub(super) fn address(text: &str, start: usize) -> Option<SecretMatch> {
     const LONGEST: usize = 512;
     let ends = |c: char| c.is_whitespace() || matches!(c, '/' | '?' | '#' | '"' | '\'' | '<' | '>' | '`' | ',' | '|');

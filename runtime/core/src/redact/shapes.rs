@@ -38,7 +38,7 @@ enum Part {
 pub(super) struct Shape {
     /// What it is: `an API key`.
     pub(super) what: &'static str,
-    /// Who issues it.
+    /// The service that issues it, such as `Slack`.
     pub(super) whose: &'static str,
     /// The literal that texts are searched for.
     pub(super) mark: &'static str,

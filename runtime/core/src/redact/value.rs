@@ -534,8 +534,8 @@ pub(super) fn is_strong(value: &str) -> bool {
         && plain_text(value).is_none_or(|text| holds_secret(&text))
 }
 
-/// Whether a password is one word with the first digits behind it, as manuals and first logins have it: `Admin123`,
-/// `Welcome1234!`.
+/// Whether a password is one word with the first digits behind it, such as `Admin123` or `Welcome1234!`, as manuals and
+/// first logins have it.
 fn ends_in_count(value: &str) -> bool {
     let word = value.trim_end_matches(|c: char| c.is_ascii_punctuation());
     let letters = word.trim_end_matches(|c: char| c.is_ascii_digit());

@@ -33,7 +33,7 @@ const MAX_SHOWN: usize = 400;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Verdict {
     Fits,
-    /// Nobody can tell.
+    /// It cannot be told, for example because the check was given up.
     Unknown,
     Fails,
 }
@@ -53,7 +53,7 @@ impl<'v> Judged<'v> {
         Self { verdict, names: BTreeSet::new(), items: BTreeSet::new(), unsure: false }
     }
 
-    /// Both must hold.
+    /// Takes in another verdict on the same value: both must hold.
     fn and(&mut self, other: Judged<'v>) {
         self.verdict = self.verdict.max(other.verdict);
         self.looked(other);
@@ -88,7 +88,7 @@ struct Here<'s> {
 /// A schema and a value, by their places in memory, and the resource of the schema.
 type Pair = (usize, usize, usize);
 
-/// One check.
+/// A check of one value against one schema, with its limits.
 pub(super) struct Check<'s> {
     resources: Resources<'s>,
     schema: &'s Value,
@@ -246,7 +246,7 @@ impl<'s> Check<'s> {
     }
 
     /// The key of a verdict that can be kept: of an object or a list, and not where a `$dynamicRef` makes it depend on
-    /// the way here.
+    /// the way to it.
     fn pair(&self, map: &Map<String, Value>, at: usize, value: &Value) -> Option<Pair> {
         let is_kept = matches!(value, Value::Object(_) | Value::Array(_)) && !self.resources.is_dynamic();
         is_kept.then(|| (std::ptr::from_ref(map).addr(), std::ptr::from_ref(value).addr(), at))
@@ -486,7 +486,7 @@ impl<'s> Check<'s> {
             if let Some(names) = map.get("propertyNames") {
                 let text = Value::from(name.as_str());
                 judged.holds(match self.quiet_same(here, names, &text).verdict {
-                    Verdict::Fails => self.say(format_args!("{name:?} is no name that is allowed here")),
+                    Verdict::Fails => self.say(format_args!("{name:?} is not an allowed name")),
                     other => other,
                 });
             }

@@ -22,7 +22,7 @@ impl Extent {
         extent
     }
 
-    /// Adds another document.
+    /// Adds the size of another document to this one.
     pub(super) fn add(&mut self, document: &Value) {
         // Not a recursion: what calls this checks how deep the document is only then.
         let mut waiting = vec![(document, 0)];

@@ -22,7 +22,7 @@ const LONG_TEXT: usize = 1 << 20;
 /// does not matter, since each pattern is compiled once.
 const MOST_COMPILING: u64 = 6_000_000;
 
-/// A compiled pattern.
+/// A compiled pattern. A large one costs more and is tried on short texts only.
 #[derive(Debug, Clone)]
 enum Compiled {
     Small(Regex),

@@ -43,7 +43,7 @@ pub(super) struct Dialect {
 }
 
 impl Dialect {
-    /// Draft 2020-12.
+    /// The dialect of draft 2020-12, with all its keywords in use.
     pub(super) const MODERN: Self = Self { seven: false, validates: true };
 }
 
@@ -64,7 +64,7 @@ pub(super) struct Target<'s> {
     pub(super) resource: usize,
 }
 
-/// All of them.
+/// All resources of a schema: itself, those in it, and the documents it refers to.
 #[derive(Debug)]
 pub(super) struct Resources<'s> {
     list: Vec<Resource<'s>>,

@@ -125,7 +125,7 @@ fn each_keyword_is_held_and_told() {
         (json!({ "uniqueItems": true }), json!([1, 1.0]), "differ"),
         (json!({ "maxItems": 1 }), json!([1, 1]), "at most 1 items"),
         (json!({ "contains": { "const": 1 } }), json!([2]), "at least 1 of its items"),
-        (json!({ "propertyNames": { "maxLength": 1 } }), json!({ "ab": 1 }), "\"ab\" is no name"),
+        (json!({ "propertyNames": { "maxLength": 1 } }), json!({ "ab": 1 }), "\"ab\" is not an allowed name"),
         (json!({ "dependentRequired": { "a": ["b"] } }), json!({ "a": 1 }), "\"b\" is missing, which \"a\" needs"),
         (json!({ "anyOf": [{ "type": "string" }, { "type": "null" }] }), json!(1), "none of"),
         (json!({ "oneOf": [{ "type": "number" }, { "minimum": 0 }] }), json!(1), "exactly one"),

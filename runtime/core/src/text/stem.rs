@@ -106,7 +106,7 @@ impl Stemmer {
         self.0.extend_from_slice(ending);
     }
 
-    /// `caresses`, `ponies`, `cats`.
+    /// Takes the ending of a plural away: `caresses`, `ponies`, `cats`.
     fn plurals(&mut self) {
         if let Some(end) = self.before(b"sses") {
             self.put(end, b"ss");
@@ -119,7 +119,7 @@ impl Stemmer {
         }
     }
 
-    /// `agreed`, `plastered`, `motoring`.
+    /// Takes the ending of a past or progressive form away: `agreed`, `plastered`, `motoring`.
     fn past_and_progressive(&mut self) {
         if let Some(end) = self.before(b"eed") {
             if self.measure(end) > 0 {

@@ -73,7 +73,7 @@ pub enum Run<'a> {
     Unspaced(&'a str),
     /// Letters and digits of any other script.
     Word(&'a str),
-    /// Everything between.
+    /// Spaces, punctuation and other signs between runs.
     Gap,
 }
 

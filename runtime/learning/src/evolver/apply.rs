@@ -31,7 +31,7 @@ pub enum EvolverApproval {
     Given,
     /// The operator did once, to all that a pass makes. No person has looked at this one.
     Standing,
-    /// Nobody did.
+    /// Nobody did: the change is not made.
     Missing,
 }
 
@@ -50,13 +50,13 @@ impl EvolverApproval {
 pub struct SkillApplyResult {
     /// Whether it was made.
     pub applied: bool,
-    /// `applied`, `unchanged`, `approval-required`, `target-not-found`, `hash-mismatch`,
-    /// `verify-failed` or `rules-broken`.
+    /// `applied`, `unchanged`, `approval-required`, `target-not-found`, `hash-mismatch`, `verify-failed` or
+    /// `rules-broken`; the command prints it.
     pub reason: &'static str,
     /// What exactly stood in the way.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
-    /// The skill.
+    /// The skill that the change is for.
     pub skill: Slug,
     /// Its main file, as it was.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -108,7 +108,7 @@ pub fn apply(
     apply_proposed(brain, &SkillProposal::from(change.clone()), approval, verification)
 }
 
-/// Makes a change, or says why not. The brain's lock is held by whoever has it open, so between reading
+/// Makes a change, or says why not. The process that has the brain open holds its lock, so between reading
 /// the skill and settling the step nobody else can write it.
 pub fn apply_proposed(
     brain: &mut Brain,
@@ -311,8 +311,8 @@ fn what(change: &SkillUpdate) -> &str {
     change.why.get("what").and_then(Value::as_str).unwrap_or("change")
 }
 
-/// Puts the change into the draft; the files that really change, with their digests before and after. Whoever accepts a
-/// change, the skill stays whose it was; a skill that an agent thought of is the agent's.
+/// Puts the change into the draft; the files that really change, with their digests before and after. The skill stays
+/// whose it was, no matter who accepts the change; a skill that an agent thought of is the agent's.
 fn write(brain: &Brain, draft: &mut Draft, proposed: &SkillProposal, before: &[u8]) -> Result<Vec<Value>> {
     let change = &proposed.change;
     let mut editor = brain.edit(draft);
@@ -388,7 +388,7 @@ fn tried(
         return Ok(verification::verify(verification, &change.content, None));
     }
     let staging = brain.staging();
-    // A name of its own: a verifier that outlived whoever started it must not meet this one.
+    // A name of its own: a verifier that outlived the process that started it must not meet this one.
     let place = staging.join(format!("{}-{}", std::process::id(), brain.last_step()?));
     let laid_out = lay_out(brain, &place, change, before, manifest);
     let verified = laid_out.map(|()| {

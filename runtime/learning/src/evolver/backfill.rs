@@ -41,7 +41,7 @@ impl Default for BackfillScope {
 /// What became of the records of a directory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct BackfillReport {
-    /// The directory.
+    /// The directory that the records were read from.
     pub sessions_dir: PathBuf,
     /// How many days back it went.
     pub days: u32,
@@ -57,7 +57,7 @@ pub struct BackfillReport {
     pub files_failed: usize,
     /// The first of them, and why.
     pub failures: Vec<BackfillFailure>,
-    /// What was new.
+    /// How much new evidence came of the records.
     #[serde(flatten)]
     pub taken: EvidenceImportCounts,
 }
@@ -65,9 +65,9 @@ pub struct BackfillReport {
 /// A record that could not be read.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct BackfillFailure {
-    /// Its name.
+    /// The file's name in the directory.
     pub file: String,
-    /// Why.
+    /// The message of the error that reading it gave.
     pub why: String,
 }
 

@@ -1,6 +1,6 @@
 //! The managed block: the one part of a skill's text that the evolver writes, between two markers.
 //!
-//! Everything outside the markers belongs to whoever wrote the skill and is kept byte for byte. A text
+//! Everything outside the markers belongs to the author of the skill and is kept byte for byte. A text
 //! whose markers are anything but one plain pair is not touched: whatever a guess would keep, it might
 //! also delete. A marker counts wherever it stands, in a code fence of the skill's own text too: there
 //! a pair is an example that somebody wrote, and its lines are not ours to replace.
@@ -68,8 +68,8 @@ pub fn find(text: &str) -> BlockMatch {
     }
 }
 
-/// Whether a block is one that the evolver wrote: by its first line. A pair of markers around anything else is
-/// somebody's text.
+/// Whether a block is one that the evolver wrote: by its first line. A pair of markers around anything else is the
+/// text of somebody else.
 pub(super) fn is_ours(text: &str, range: &Range<usize>) -> bool {
     let inside = text.get(range.start + START.len()..range.end).unwrap_or_default();
     inside.lines().find(|line| !line.trim().is_empty()).is_some_and(|line| line.trim_end() == render::HEADING)

@@ -37,7 +37,7 @@ pub struct FailureLesson {
     pub tool: String,
     /// What it said, without what differs from call to call.
     pub class: String,
-    /// How often.
+    /// How many calls failed in this way.
     pub failures: u64,
     /// In how many tasks.
     pub tasks: u64,
@@ -67,7 +67,7 @@ pub struct NamedCall {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub struct LessonFix {
-    /// The tool.
+    /// The tool whose call worked.
     pub tool: String,
     /// What was different about the call.
     pub how: LessonFixKind,

@@ -52,7 +52,7 @@ pub enum CandidateKind {
     Memory,
     /// A failure to play again until it works.
     ReplayBenchmark,
-    /// Nothing to do.
+    /// Nothing to do: the observation teaches nothing.
     Ignore,
     /// A change that is ready and waits for a person to accept it.
     Change,
@@ -61,7 +61,7 @@ pub enum CandidateKind {
 }
 
 impl CandidateKind {
-    /// All of them.
+    /// All kinds, in the order of their declaration.
     pub const ALL: [Self; 7] = [
         Self::SkillUpdate,
         Self::SkillNew,
@@ -72,7 +72,7 @@ impl CandidateKind {
         Self::Rollback,
     ];
 
-    /// The stable name.
+    /// The name that candidates, the queue and the commands have for it.
     pub fn name(self) -> &'static str {
         match self {
             Self::SkillUpdate => "skill_update",
@@ -100,22 +100,22 @@ impl std::str::FromStr for CandidateKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReviewStatus {
-    /// Nothing yet.
+    /// No person has decided yet.
     #[default]
     Pending,
     /// It shall be done.
     Accepted,
-    /// It shall not.
+    /// A person said no: it shall not be done.
     Rejected,
     /// Nothing, and a newer one took its place.
     Superseded,
 }
 
 impl ReviewStatus {
-    /// All of them.
+    /// All states, in the order of their declaration.
     pub const ALL: [Self; 4] = [Self::Pending, Self::Accepted, Self::Rejected, Self::Superseded];
 
-    /// The stable name.
+    /// The name that the queue and the commands have for it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Pending => "pending",
@@ -153,9 +153,9 @@ pub struct ReviewCandidate {
     pub evidence_refs: Vec<String>,
     /// The skill it is about.
     pub target_skill: Option<Slug>,
-    /// Never true.
+    /// Never true: a candidate that says otherwise is not stored.
     pub auto_apply_allowed: bool,
-    /// Always true.
+    /// Always true: a candidate that says otherwise is not stored.
     pub requires_human_review: bool,
     /// What else is known.
     pub metadata: Map<String, Value>,
@@ -247,8 +247,8 @@ impl ReviewCandidate {
         verdict.into_candidate(title, why, &[], Some(skill.clone()), &[])
     }
 
-    /// The digests of a held change: what the skill's text must be, and what it becomes. `None` for
-    /// every other kind.
+    /// The digests of a held change: what the skill's text must be, and what it becomes. `None` for a
+    /// candidate of every kind but [`Change`](CandidateKind::Change).
     pub fn change_digests(&self) -> Option<(Digest, Digest)> {
         let digest = |name: &str| self.metadata.get(name)?.as_str()?.parse::<Digest>().ok();
         (self.kind == CandidateKind::Change).then_some(())?;

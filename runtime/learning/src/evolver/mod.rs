@@ -1,5 +1,5 @@
-//! The evolver: improves the skills that are used, from evidence of how their tasks went, under strict
-//! guards.
+//! The evolver: improves the skills that are used, from evidence of how their tasks went, under
+//! strict guards that every change has to pass.
 //!
 //! Evidence is counted per skill; the skills with enough of it get a bounded block of notes at the end
 //! of their text, between two markers, and nothing else in the text is touched. Every change is one
@@ -61,7 +61,7 @@ pub struct EvidenceCounts {
 /// What is known of a skill when its block is written.
 #[derive(Debug, Clone)]
 pub struct Brief<'a> {
-    /// The skill.
+    /// The skill that the block is for.
     pub skill: &'a Slug,
     /// How many days the window has.
     pub days: u32,

@@ -41,11 +41,11 @@ pub struct OutcomeSample {
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub struct Estimate {
-    /// The estimate.
+    /// The middle: a rate, a mean or a difference.
     pub value: f64,
     /// The lower end of the interval.
     pub low: f64,
-    /// The upper end.
+    /// The upper end of the interval.
     pub high: f64,
 }
 
@@ -61,7 +61,7 @@ impl Estimate {
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub struct OutcomeSide {
-    /// The counts.
+    /// What was counted on this side.
     #[serde(flatten)]
     pub sample: OutcomeSample,
     /// Errors per call; nothing where there are no calls.
@@ -76,9 +76,9 @@ pub struct OutcomeSide {
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub struct OutcomeComparison {
-    /// Before it.
+    /// The tasks before the change.
     pub before: OutcomeSide,
-    /// After it.
+    /// The tasks after the change.
     pub after: OutcomeSide,
     /// By how much the error rate rose; nothing where one side has no calls.
     pub error_rate_change: Option<Estimate>,
@@ -86,7 +86,7 @@ pub struct OutcomeComparison {
     pub turns_change: Option<Estimate>,
     /// By how much the mean score rose; nothing where one side has no outcomes.
     pub score_change: Option<Estimate>,
-    /// What follows.
+    /// Whether the skill did better or worse since, or it cannot be told.
     pub verdict: OutcomeVerdict,
 }
 

@@ -38,7 +38,7 @@ pub enum EvolverPassMode {
     DryRun,
     /// Holds each change until a person accepts it.
     Pending,
-    /// Makes the changes.
+    /// Makes the changes, where there is an approval.
     ApplyLowRisk,
 }
 
@@ -126,13 +126,13 @@ pub enum EvolverCandidateStatus {
 /// A skill in a pass.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct EvolverCandidate {
-    /// The skill.
+    /// The skill that was looked at.
     pub skill_name: Slug,
     /// Always low: only the managed block is written.
     pub risk: &'static str,
     /// Why it stands where it does.
     pub selection: RankedSkill,
-    /// Its main file.
+    /// Where its main file stands; none where there is no such file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target_path: Option<RelPath>,
     /// Where it comes from.
@@ -141,9 +141,9 @@ pub struct EvolverCandidate {
     pub source_writable: bool,
     /// What became of it.
     pub status: EvolverCandidateStatus,
-    /// Why.
+    /// Why it has this status: the name of a rule, or an error's message.
     pub reason: String,
-    /// What was prepared.
+    /// The new text and its variants; none where nothing was prepared.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub plan: Option<PlannedSkillUpdate>,
     /// How the change went.
@@ -164,7 +164,7 @@ pub struct EvolverCandidate {
 pub struct PlannedSkillUpdate {
     /// How many variants were asked for.
     pub variants_requested: usize,
-    /// What they are.
+    /// The variants that were made, each with its score.
     pub variants: Vec<Variant>,
     /// The one that is written.
     pub selected_variant: Value,
@@ -185,7 +185,7 @@ pub struct PlannedSkillUpdate {
 /// What a pass found and did.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct EvolverPassReport {
-    /// The format.
+    /// The format of the report and its version.
     pub schema_version: &'static str,
     /// What it does with what it finds.
     pub mode: EvolverPassMode,
@@ -200,7 +200,7 @@ pub struct EvolverPassReport {
     /// What ended the pass early.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// The skills.
+    /// The skills that were looked at, in the order of the selection.
     pub candidates: Vec<EvolverCandidate>,
 }
 

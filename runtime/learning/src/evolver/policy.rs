@@ -1,5 +1,5 @@
-//! Who may be changed by itself: by where a skill comes from, as it was recorded, and by what the
-//! operator allows. Pure.
+//! Who may be changed by itself: by where a skill comes from, as it was recorded, and by what the operator
+//! allows. This module is pure.
 
 use crate::ids::Slug;
 pub use crate::skill::provenance::SkillSource;
@@ -36,7 +36,7 @@ pub struct EvolverPolicy {
     pub protect_core_skills: bool,
     /// Where not empty, only these, and core skills among them; `*` and `?` stand for characters.
     pub allow: Vec<String>,
-    /// Never these.
+    /// Skills that are never changed, by name or pattern; this wins over `allow`.
     pub block: Vec<String>,
 }
 
@@ -100,7 +100,7 @@ mod tests {
             assert_eq!(EvolverPolicy::default().objection(&slug("pump"), facts(false)), objection, "{source:?}");
             assert_eq!(EvolverPolicy::default().objection(&slug("pump"), facts(true)), Some("pinned-skill"));
         }
-        // No list opens that door.
+        // No entry of a list allows that.
         let all = EvolverPolicy { allow: vec!["*".to_owned()], ..EvolverPolicy::default() };
         let hub = SkillFacts { source: SkillSource::Hub, pinned: false };
         assert_eq!(all.objection(&slug("pump"), hub), Some("source-not-agent-created"));

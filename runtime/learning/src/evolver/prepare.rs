@@ -13,7 +13,7 @@ pub const SOFT_CAP: usize = 90_000;
 pub const HARD_CAP: usize = rules::MAX_SKILL_CHARS;
 /// The file beside a skill that holds what does not fit. There is one, and a new one takes its place.
 pub const SUPPORT_PATH: &str = "references/curator-evolver-auto.md";
-/// What such a file begins with; one of that name that does not is somebody's.
+/// What such a file begins with; a file of that name without it belongs to someone else.
 pub const SUPPORT_HEAD: &str = "# Auto-curated evidence of `";
 /// The largest such file.
 pub const MAX_SUPPORT_BYTES: usize = 256 * 1024;
@@ -24,7 +24,7 @@ const SUPPORT_ROW_CHARS: usize = 500;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SizeStrategy {
-    /// In the skill.
+    /// The rows stand in the skill itself.
     Inline,
     /// In a file beside it, with a pointer in the skill.
     Spilled,
@@ -57,14 +57,14 @@ pub struct PreparedSkill {
 }
 
 impl PreparedSkill {
-    /// Whether there is nothing to write: neither the main file nor the one beside it, whose text so
-    /// far is given.
+    /// Whether there is nothing to write: neither the main file nor the one beside it, whose text so far
+    /// is given as `support`.
     pub fn is_settled(&self, support: Option<&str>) -> bool {
         !self.changed && support == self.support.as_ref().map(|file| file.content.as_str())
     }
 }
 
-/// Nothing failed again and again: a list of calls that went well is no help to anyone.
+/// Nothing failed again and again: a list of calls that went well helps nobody.
 pub const NOTHING_TO_SAY: &str = "nothing-to-say";
 
 /// Why a skill's text is left alone.
@@ -74,7 +74,8 @@ pub struct PrepareSkip {
     pub reason: &'static str,
 }
 
-/// The skill's new text; where there is no lesson, there is none. `has_support` says whether a file from an earlier pass lies beside it.
+/// The skill's new text; without a lesson it is not written. `has_support` says whether a file from an earlier pass lies
+/// beside the main file.
 pub fn prepare(
     text: &str,
     brief: &Brief<'_>,

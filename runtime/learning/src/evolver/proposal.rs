@@ -31,7 +31,7 @@ const MAX_DRAFT_CHARS: usize = 20_000;
 /// What a proposal is made from.
 #[derive(Debug, Clone)]
 pub struct ProposalInput<'a> {
-    /// The skill.
+    /// The skill that was asked about.
     pub skill: &'a Slug,
     /// Its text; none where there is no such skill.
     pub text: Option<&'a str>,
@@ -58,11 +58,11 @@ pub enum ActionKind {
 }
 
 impl ActionKind {
-    /// All of them.
+    /// All kinds, in the order of their declaration.
     pub const ALL: [Self; 4] =
         [Self::PatchTroubleshooting, Self::RefreshActiveSkill, Self::InspectMissingSkillText, Self::NoChange];
 
-    /// The stable name.
+    /// The name that a proposal has for it.
     pub fn name(self) -> &'static str {
         match self {
             Self::PatchTroubleshooting => "patch-troubleshooting",
@@ -73,12 +73,12 @@ impl ActionKind {
     }
 }
 
-/// One suggestion.
+/// One suggestion of a proposal; nothing carries it out.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Action {
-    /// What kind.
+    /// Which suggestion it is.
     pub kind: ActionKind,
-    /// What to do.
+    /// What a person would have to do.
     pub description: &'static str,
     /// What it rests on.
     pub evidence: String,
@@ -130,13 +130,13 @@ impl ModelDraft {
 pub struct EvolverProposal {
     /// The form of this document.
     pub schema_version: &'static str,
-    /// The skill.
+    /// The skill that was asked about.
     pub skill_name: Slug,
     /// Always true: making it changed nothing.
     pub dry_run: bool,
-    /// Always true.
+    /// Always true: a proposal that says otherwise does not pass.
     pub requires_human_approval: bool,
-    /// Always false.
+    /// Always false: a proposal that says otherwise does not pass.
     pub mutation_allowed: bool,
     /// How many days the evidence is from.
     pub days: u32,
@@ -148,7 +148,7 @@ pub struct EvolverProposal {
     pub grounding_event_ids: Vec<i64>,
     /// The digest of the text that was looked at.
     pub skill_digest: Option<Digest>,
-    /// What is suggested.
+    /// What is suggested, at least one entry.
     pub proposed_actions: Vec<Action>,
     /// What a model could add.
     pub model_plan: ModelPlan,

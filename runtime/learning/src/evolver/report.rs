@@ -29,7 +29,7 @@ pub struct EvidenceReport {
     pub skill: Option<Slug>,
     /// Where the window begins.
     pub since: Timestamp,
-    /// The counts.
+    /// How many events, errors, turns and skills the window has.
     pub summary: EvidenceSummary,
     /// How good the answers of its tasks were, as far as is known.
     pub task_outcomes: OutcomeCounts,
@@ -50,7 +50,7 @@ pub struct ChangeOutcome {
     pub first: i64,
     /// How many they are.
     pub changes: usize,
-    /// The skill.
+    /// The skill that was changed.
     pub skill: Slug,
     /// When the first was applied.
     pub applied_at: Timestamp,
@@ -94,7 +94,7 @@ impl ChangeOutcome {
     }
 }
 
-/// Makes a report.
+/// Reads the evidence of the last `days` days, of one skill or of all.
 pub fn report(ground: &EvolverView<'_>, days: u32, skill: Option<&Slug>) -> Result<EvidenceReport> {
     let since = window_start(ground.now, days);
     let mut summary = ground.evidence.summary(since)?;
@@ -138,7 +138,7 @@ pub fn report(ground: &EvolverView<'_>, days: u32, skill: Option<&Slug>) -> Resu
 /// day is too short to say what came of them.
 struct Era<'a> {
     skill: &'a Slug,
-    /// Oldest first.
+    /// The changes of the era, oldest first.
     changes: Vec<&'a EvolverChange>,
     begun: Timestamp,
     /// When it was taken back, or the next era of the skill began.

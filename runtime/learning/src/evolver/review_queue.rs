@@ -1,5 +1,5 @@
-//! The lane of what waits for a person: changes that are held, changes that are proposed to be taken
-//! back, and work that was mined from observations.
+//! The review queue: changes that are held for a person, changes that are proposed to be taken back, and work that
+//! was mined from observations.
 
 use std::collections::BTreeSet;
 
@@ -13,9 +13,10 @@ use super::verification::VerificationOptions;
 use crate::brain::{Brain, OnChanged};
 use crate::clock::Timestamp;
 use crate::error::{Error, Result};
-use crate::ids::{Digest, Slug};
+use crate::ids::{BrainId, Digest, Slug};
 use crate::memory::{EvidenceView, EvolverRows, EvolverWriter, QueueRow};
 use crate::skill::change::{SkillProposal, SkillUpdate};
+use crate::trial::paired::PairedSummary;
 
 /// How many rows are mined at a time.
 const MINED_ROWS: usize = 500;
@@ -23,7 +24,7 @@ const MINED_ROWS: usize = 500;
 /// A change in the queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueuedReview {
-    /// Its id there.
+    /// Its id in the queue.
     pub id: String,
     /// What a person said of it so far: one that was rejected is not brought up again.
     pub status: String,
@@ -133,7 +134,7 @@ pub(super) fn rejected_merges(rows: &EvolverRows<'_>) -> Result<Vec<BTreeSet<Str
     Ok(merges.map(names).collect())
 }
 
-/// What accepting a queued change would do; `None` where the row is no change.
+/// What accepting a queued change would do; `None` where the row is not a change.
 pub fn proposed_of(row: &QueueRow) -> Option<SkillProposal> {
     row.content.as_deref().and_then(|content| serde_json::from_str(content).ok())
 }
@@ -228,13 +229,47 @@ impl ReviewOutcome {
     }
 }
 
+/// The changes of skills that wait, by their ids.
+pub fn waiting_proposals(rows: &EvolverRows<'_>) -> Result<Vec<(String, SkillProposal)>> {
+    let rows = rows.queue(Some(ReviewStatus::Pending.name()), Some(CandidateKind::Change.name()))?;
+    Ok(rows.iter().filter_map(|row| Some((row.id.clone(), proposed_of(row)?))).collect())
+}
+
+/// A change that waits.
+pub fn waiting_proposal(rows: &EvolverRows<'_>, brain: &BrainId, id: &str) -> Result<SkillProposal> {
+    let row = pending_of(rows, brain, id)?;
+    proposed_of(&row)
+        .ok_or_else(|| Error::refused(format!("{id} is not a change of a skill")).hint("accept or reject it by hand"))
+}
+
+/// Makes a change that rehearsals proved. Nobody approved this one: it is as unattended as a pass with a standing approval,
+/// and its manifest says what the rehearsals found.
+pub fn accept_proven(
+    brain: &mut Brain,
+    id: &str,
+    verification: &VerificationOptions,
+    found: &PairedSummary,
+) -> Result<ReviewOutcome> {
+    accept_as(brain, id, EvolverApproval::Standing, verification, Some(found))
+}
+
 /// Accepts something that waits. What cannot be done stays pending.
 pub fn accept(brain: &mut Brain, id: &str, verification: &VerificationOptions) -> Result<ReviewOutcome> {
+    accept_as(brain, id, EvolverApproval::Given, verification, None)
+}
+
+fn accept_as(
+    brain: &mut Brain,
+    id: &str,
+    approval: EvolverApproval,
+    verification: &VerificationOptions,
+    found: Option<&PairedSummary>,
+) -> Result<ReviewOutcome> {
     let row = pending(brain, id)?;
     let accepted = match row.kind.parse::<CandidateKind>()? {
         CandidateKind::Change => {
             let content = row.content.as_deref().unwrap_or_default();
-            let proposed: SkillProposal = serde_json::from_str(content).map_err(|source| {
+            let mut proposed: SkillProposal = serde_json::from_str(content).map_err(|source| {
                 Error::corrupt(format!("the change {id} is not one herm wrote"))
                     .hint("reject it; the next pass makes a new one")
                     .because(source)
@@ -245,7 +280,10 @@ pub fn accept(brain: &mut Brain, id: &str, verification: &VerificationOptions) -
                 return Err(Error::corrupt(format!("the change {id} is not the one that was reviewed"))
                     .hint("reject it; the next pass makes a new one"));
             }
-            ReviewOutcome::Change(apply::apply_proposed(brain, &proposed, EvolverApproval::Given, verification)?)
+            if let (Some(found), Some(why)) = (found, proposed.change.why.as_object_mut()) {
+                why.insert("rehearsed".to_owned(), json!(found));
+            }
+            ReviewOutcome::Change(apply::apply_proposed(brain, &proposed, approval, verification)?)
         }
         CandidateKind::Rollback => {
             let first = row.entry["metadata"]["first"].as_i64().unwrap_or(i64::MAX);
@@ -290,9 +328,13 @@ fn set(brain: &mut Brain, id: &str, status: ReviewStatus) -> Result<()> {
 }
 
 fn pending(brain: &Brain, id: &str) -> Result<QueueRow> {
-    let row = brain.evolver_rows().queued(id)?.ok_or_else(|| {
-        Error::not_found(format!("there is nothing {id:?} in the queue of brain {}", brain.id()))
-            .hint(format!("see what waits with `herm evolve queue list {}`", brain.id()))
+    pending_of(&brain.evolver_rows(), brain.id(), id)
+}
+
+fn pending_of(rows: &EvolverRows<'_>, brain: &BrainId, id: &str) -> Result<QueueRow> {
+    let row = rows.queued(id)?.ok_or_else(|| {
+        Error::not_found(format!("there is nothing {id:?} in the queue of brain {brain}"))
+            .hint(format!("see what waits with `herm evolve queue list {brain}`"))
     })?;
     match row.status == ReviewStatus::Pending.name() {
         true => Ok(row),

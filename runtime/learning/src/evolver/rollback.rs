@@ -41,8 +41,8 @@ pub fn change_of(brain: &Brain, step: i64) -> Result<EvolverChange> {
     })
 }
 
-/// The step whose change of a skill is on trial; `None` where the skill is on no trial, or on one that no change of the
-/// evolver's began.
+/// The step whose change of a skill is on trial; `None` where the skill is on no trial, or on one that no
+/// change of the evolver's began.
 pub fn change_on_trial(brain: &Brain, skill: &Slug) -> Result<Option<i64>> {
     if brain.trial(skill)?.is_none_or(|trial| trial.state != TrialState::Trial) {
         return Ok(None);
@@ -92,7 +92,7 @@ pub fn rollback(brain: &mut Brain, step: i64, on_changed: OnChanged) -> Result<R
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DrillCheck {
-    /// It holds.
+    /// What was checked holds.
     Pass,
     /// It holds, but something beside it is gone.
     Warn,
@@ -109,11 +109,11 @@ pub struct DrillReport {
     pub manifest: i64,
     /// `pass`, `partial` or `fail`.
     pub status: &'static str,
-    /// When.
+    /// When the drill was made.
     pub at: Timestamp,
-    /// What was checked.
+    /// What was checked, each by its name and with its result.
     pub checks: Vec<(&'static str, DrillCheck)>,
-    /// What was restored.
+    /// The files that were restored, by their paths in the brain.
     pub restored: Vec<RelPath>,
     /// What did not hold.
     pub errors: Vec<String>,
@@ -277,7 +277,7 @@ pub enum DrillGate {
     NoPriorApply,
     /// The last change passed.
     RestoreDrillPassed,
-    /// Nobody drilled.
+    /// No change was ever drilled.
     RestoreDrillMissing,
     /// An earlier change was drilled, and not the last one.
     RestoreDrillStale,
@@ -291,7 +291,7 @@ impl DrillGate {
         matches!(self, Self::NoPriorApply | Self::RestoreDrillPassed)
     }
 
-    /// The stable name.
+    /// The name that reports and refusals have for it.
     pub fn name(self) -> &'static str {
         match self {
             Self::NoPriorApply => "no-prior-apply",

@@ -15,7 +15,7 @@ use crate::ids::Slug;
 /// How a round goes.
 #[derive(Debug, Clone)]
 pub struct EvolverRoundOptions {
-    /// How it passes over the skills; a dry run is no pass at all.
+    /// How it passes over the skills; a dry run is not a pass at all.
     pub options: EvolverPassOptions,
     /// Evidence older than so many days is let go.
     pub keep_days: u32,
@@ -56,7 +56,7 @@ pub fn run(
     let is_refused =
         routine.options.mode == EvolverPassMode::ApplyLowRisk && routine.options.approval == EvolverApproval::Missing;
     if is_refused {
-        // Nobody said yes: it says what it would do, and is no round.
+        // Nobody said yes: it says what it would do, and is not a round.
         let run = Some(pass::run(brain, &routine.options, ranking, external)?);
         return Ok(EvolverRoundReport { run, rollbacks_proposed: Vec::new(), pruned: 0 });
     }

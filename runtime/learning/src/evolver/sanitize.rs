@@ -14,8 +14,8 @@ use crate::skill::guard;
 /// The text on one line of at most `most` characters, with `…` where there was more.
 ///
 /// Secrets are redacted first. A text that [`guard::objections`] still speaks against afterwards is
-/// withheld as a whole, since half an instruction is one too: `[withheld: <rule>]`. Doing it twice
-/// changes nothing.
+/// withheld as a whole, since half an instruction is one too: `[withheld: <rule>]`. Doing it
+/// twice changes nothing more than once.
 pub fn sanitize(text: &str, most: usize) -> String {
     let Some(mut flat) = settled(text, most) else { return cut("[withheld: hides a secret]".into(), most) };
     // Judged after the cut: what is cut off reaches nobody, and the cut itself may complete a phrase.
@@ -50,7 +50,7 @@ fn settled(text: &str, most: usize) -> Option<String> {
 /// Two are enough for everything that was ever seen.
 const MOST_PASSES: usize = 4;
 
-/// Phrases that speak to whoever reads, and not of what happened. Messages of tools say "you must specify
+/// Phrases that give orders to the reader, and do not say what happened. Messages of tools say "you must specify
 /// a file"; they do not say these.
 const ORDERS: [&str; 14] = [
     "you are now",
@@ -111,7 +111,7 @@ fn cut(mut text: String, most: usize) -> String {
     text
 }
 
-/// Characters that are not seen, turn text around, or are no characters at all. Wider than what the
+/// Characters that are not seen, turn text around, or are not characters at all. Wider than what the
 /// guard knows, for here nothing is lost with them.
 fn is_unseen(c: char) -> bool {
     matches!(c,

@@ -104,7 +104,7 @@ fn shared(wanted: &BTreeSet<String>, has: &BTreeSet<String>) -> (f64, Vec<String
 /// A skill that fits a query.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SkillMatch {
-    /// The skill.
+    /// The skill's name; at most one match is of it.
     pub skill_name: Slug,
     /// How well it fits, from 0 to 1.
     pub score: f64,
@@ -155,14 +155,14 @@ pub fn ranked_for<'a>(
 /// Why a skill stands where it does.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RankedSkill {
-    /// The skill.
+    /// The skill, by its name.
     #[serde(skip)]
     pub slug: Slug,
     /// What gave it its place.
     pub source: &'static str,
-    /// Its score there.
+    /// The number of its events, or the score that the last ranker gave it.
     pub score: f64,
-    /// In words.
+    /// The counts behind the score, or what each ranker said.
     pub reasons: Vec<String>,
     /// The score of the first ranker, where a second one had the last word.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -170,7 +170,7 @@ pub struct RankedSkill {
     /// How many events it has.
     #[serde(skip)]
     pub events: u64,
-    /// Their highest number.
+    /// The highest number among those events.
     #[serde(skip)]
     pub last: i64,
 }
@@ -192,10 +192,10 @@ pub struct Selection {
     /// Why they did not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// What stands instead.
+    /// What decided the order instead.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fallback: Option<&'static str>,
-    /// The order.
+    /// The skills in the order they are looked at.
     #[serde(skip)]
     pub order: Vec<RankedSkill>,
 }

@@ -15,8 +15,8 @@
 //!
 //! Size alone would always pick the variant that says least, so what is said counts too: a row is worth
 //! more than the space it takes, and a failure that no other shown row tells of is worth more than a
-//! row. What stands in the skill beats what is beside it whatever else counts. The lowest index wins
-//! a tie.
+//! row. What stands in the skill beats what is beside it whatever else counts. Of equals the
+//! variant with the lowest index wins.
 
 use std::collections::BTreeSet;
 
@@ -30,7 +30,7 @@ use crate::memory::EvidenceStatus;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Guidance {
-    /// Checking results.
+    /// The reader shall check results first.
     VerifyFirst,
     /// What the rows show.
     EvidenceFirst,
@@ -44,7 +44,7 @@ pub struct VariantSpec {
     /// Its place among the variants.
     #[serde(skip)]
     pub index: usize,
-    /// Its name.
+    /// The name that reports have for it.
     #[serde(skip)]
     pub name: &'static str,
     /// How many rows it shows.
@@ -100,7 +100,7 @@ impl VariantSpec {
 pub struct Variant {
     /// Its place among the variants.
     pub index: usize,
-    /// Its name.
+    /// The name that reports have for it.
     pub name: &'static str,
     /// How it is written.
     pub spec: VariantSpec,
@@ -127,9 +127,9 @@ pub struct Variant {
 /// A part of a score.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 pub struct Points {
-    /// What for.
+    /// Which rule of the table gives the points.
     pub what: &'static str,
-    /// How many.
+    /// How many points it gives; negative ones count against the variant.
     pub points: i64,
 }
 

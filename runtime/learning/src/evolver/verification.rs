@@ -48,12 +48,12 @@ impl VerificationOptions {
     }
 }
 
-/// One stage.
+/// One stage of a verification: the built-in checks, or a command of the operator's.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct VerificationStage {
     /// `builtin-structural`, `pre-verify-command` or `verify-command`.
     pub name: &'static str,
-    /// Whether it passed.
+    /// Whether the stage passed; a stage that did not ends the verification.
     pub passed: bool,
     /// The code a command ended with; 124 took too long, 125 could not be started.
     pub exit_code: Option<i32>,
@@ -83,7 +83,7 @@ pub struct SkillVerification {
 /// What the commands are given to look at.
 #[derive(Debug, Clone)]
 pub struct VerificationTrial<'a> {
-    /// The skill.
+    /// The skill that is to be changed.
     pub skill: &'a Slug,
     /// The main file as it would be.
     pub target: &'a Path,

@@ -17,11 +17,11 @@ type Read<'a> = Box<dyn Fn(&RelPath) -> Result<Option<Vec<u8>>> + 'a>;
 
 /// A brain as the evolver sees it.
 pub struct EvolverView<'a> {
-    /// The evidence.
+    /// The evidence that tasks left, in the brain's database.
     pub evidence: EvidenceView<'a>,
     /// What the evolver keeps.
     pub rows: EvolverRows<'a>,
-    /// Now.
+    /// The moment that windows of days end at.
     pub now: Timestamp,
     usage: BTreeMap<Slug, SkillUsage>,
     places: BTreeMap<Slug, SkillLocation>,
@@ -36,7 +36,7 @@ impl std::fmt::Debug for EvolverView<'_> {
 }
 
 impl<'a> EvolverView<'a> {
-    /// The ground of a brain that is owned.
+    /// The view of a brain that is owned.
     pub fn of_brain(brain: &'a Brain) -> Result<Self> {
         Ok(Self {
             evidence: brain.evidence_view(),
@@ -114,9 +114,9 @@ impl<'a> EvolverView<'a> {
 /// A skill's main file with the digest of the very bytes it was read from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SkillMainFile {
-    /// Where it stands.
+    /// Where the main file stands in the brain.
     pub path: RelPath,
-    /// What it says.
+    /// The text of the main file, front matter included.
     pub text: String,
     /// The digest of its bytes.
     pub digest: Digest,

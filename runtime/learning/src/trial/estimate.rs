@@ -12,19 +12,19 @@ const Z: f64 = 1.959_963_984_540_054;
 /// Scores of one arm: how many, and their sum.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub struct ScoreSum {
-    /// How many scores.
+    /// How many scores were added.
     pub count: u64,
     /// Their sum, each between 0 and 1.
     pub sum: f64,
 }
 
 impl ScoreSum {
-    /// These scores.
+    /// The sum of these scores; each is held to 0 to 1.
     pub fn of(scores: impl IntoIterator<Item = f64>) -> Self {
         scores.into_iter().fold(Self::default(), |so_far, score| so_far.with(score))
     }
 
-    /// One score more.
+    /// The same with one score more, held to 0 to 1.
     #[must_use]
     pub fn with(self, score: f64) -> Self {
         Self { count: self.count + 1, sum: self.sum + score.clamp(0.0, 1.0) }
@@ -51,9 +51,9 @@ impl ScoreSum {
 pub struct Gain {
     /// The mean with the skill minus the mean without it.
     pub value: f64,
-    /// The lower end.
+    /// The lower end of the 95 % interval.
     pub low: f64,
-    /// The upper end.
+    /// The upper end of the 95 % interval.
     pub high: f64,
 }
 
@@ -69,8 +69,8 @@ pub fn paired_gain(pairs: &[(f64, f64)]) -> Option<Gain> {
     correlated(with, without, correlation(pairs))
 }
 
-/// The square-and-add interval: each end is as far from the difference as the ends of both means say, less what they have in
-/// common.
+/// The square-and-add interval: each end is as far from the difference as the ends of both means say, less what
+/// both means have in common.
 fn correlated(first: ScoreSum, second: ScoreSum, correlation: f64) -> Option<Gain> {
     let (a, b) = (first.mean()?, second.mean()?);
     let ([a_low, a_high], [b_low, b_high]) = (first.interval(), second.interval());

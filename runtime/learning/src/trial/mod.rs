@@ -26,9 +26,9 @@ pub struct Observation {
     pub arm: Arm,
     /// How good its answer was, from 0 to 1; none where nobody said.
     pub score: Option<f64>,
-    /// Calls that failed.
+    /// How many of its calls failed.
     pub errors: u32,
-    /// Turns it took.
+    /// How many turns it took.
     pub turns: u32,
     /// What it cost, in millionths of a US dollar.
     pub micro_usd: u64,

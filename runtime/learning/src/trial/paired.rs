@@ -13,9 +13,9 @@ use crate::memory::{Arm, TrialTask};
 /// The scores of one task, run twice.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct ScorePair {
-    /// With the skill.
+    /// The score with the skill, 0 to 1.
     pub with: f64,
-    /// Without it.
+    /// The score without it, 0 to 1.
     pub without: f64,
 }
 
@@ -54,7 +54,7 @@ pub const MOST_PAIRS: usize = 40;
 pub struct PairedSummary {
     /// Scores with the skill.
     pub with: ScoreSum,
-    /// Scores without it.
+    /// Scores of the same tasks without it.
     pub without: ScoreSum,
     /// Tasks that went better with the skill.
     pub better: u64,
@@ -66,7 +66,7 @@ pub struct PairedSummary {
     pub p: f64,
 }
 
-/// Sums up pairs.
+/// Sums up pairs: both means, the difference, and how likely chance alone makes one as large.
 pub fn summarise(pairs: &[ScorePair]) -> PairedSummary {
     let chances = flip(&differences(pairs));
     let count = |is: fn(f64) -> bool| differences(pairs).into_iter().filter(|by| is(*by)).count() as u64;

@@ -1,7 +1,7 @@
 //! A pass over the trials of a brain: skills that the agent made go on trial, and trials that found something end.
 //!
 //! A pass costs what is new since the last one. A skill that does harm is archived by a step of its own; what else is
-//! decided is a row beside the steps. Skills that a person made or pinned are no trials.
+//! decided is a row beside the steps. Skills that a person made or pinned are never on trial.
 
 use std::collections::BTreeMap;
 
@@ -38,16 +38,16 @@ pub struct TrialMemory {
 pub enum TrialScope {
     /// Those with something new since the last pass.
     New,
-    /// All of them.
+    /// All trials, also those with nothing new.
     All,
 }
 
 /// A trial that ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct EndedTrial {
-    /// The skill.
+    /// The skill that was on trial.
     pub skill: Slug,
-    /// How.
+    /// The state that the trial ended in.
     pub state: TrialState,
     /// Why, in a line.
     pub reason: String,
@@ -58,7 +58,7 @@ pub struct EndedTrial {
 pub struct TrialPassReport {
     /// Skills that went on trial.
     pub began: Vec<Slug>,
-    /// Trials that ended.
+    /// The trials that ended in this pass.
     pub ended: Vec<EndedTrial>,
     /// Changes of the evolver's that did harm and were rolled back, by skill, with their steps.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -70,7 +70,7 @@ pub struct TrialPassReport {
 }
 
 impl TrialPassReport {
-    /// Whether nothing changed.
+    /// Whether no trial began or ended, and nothing was refused.
     pub fn is_empty(&self) -> bool {
         self.began.is_empty() && self.ended.is_empty() && self.refused.is_empty()
     }

@@ -6,8 +6,8 @@
 
 /// Steps in a score of 1. The counting is exact for the rounded scores; this is only how finely they are compared.
 const STEPS: f64 = 100.0;
-/// How much more the last task weighs than the first. A brain changes during a trial, and ties between equal counts are
-/// broken by it.
+/// How much more the last task weighs than the first. A brain changes during a trial, and this breaks the
+/// ties between equal counts.
 const RECENCY: f64 = 0.1;
 
 /// How probable it is by the coins alone that the shown tasks do this well.

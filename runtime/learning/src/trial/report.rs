@@ -17,7 +17,7 @@ use crate::skill::{CreatedBy, SkillState, SkillUsage};
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ArmReport {
-    /// How many tasks.
+    /// How many tasks the arm has, those without an outcome included.
     pub tasks: u64,
     /// How many of them have a known outcome.
     pub known: u64,
@@ -27,7 +27,7 @@ pub struct ArmReport {
     pub interval: Option<[f64; 2]>,
     /// Failed calls a task.
     pub errors: f64,
-    /// Turns a task.
+    /// The mean number of turns of a task.
     pub turns: f64,
     /// Cost of a task, in millionths of a dollar.
     pub micro_usd: f64,
@@ -53,11 +53,11 @@ fn scores(arm: &ArmSum) -> ScoreSum {
     ScoreSum { count: arm.known, sum: arm.score }
 }
 
-/// A learned skill.
+/// A learned skill, and how its trial stands.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LearnedSkill {
-    /// The skill.
+    /// The skill's name, by which the report is sorted.
     pub skill: Slug,
     /// Where it stands; nothing while it was not on trial yet.
     pub state: Option<TrialState>,
@@ -94,11 +94,11 @@ pub struct LearnedSkill {
 pub struct LearnedCounts {
     /// Not on trial yet.
     pub untried: u64,
-    /// On trial.
+    /// The skill is on trial: some tasks are shown it.
     pub trial: u64,
-    /// Shown always.
+    /// The skill helped: every task that matches is shown it.
     pub proven: u64,
-    /// Archived.
+    /// The skill did harm and was archived.
     pub harmful: u64,
     /// In the index, put before no task.
     pub unproven: u64,

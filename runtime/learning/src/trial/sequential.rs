@@ -109,7 +109,7 @@ pub enum VerdictGround {
 /// The end of a trial.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TrialDecision {
-    /// How it ends.
+    /// Whether the skill helped, did harm, or made no difference.
     pub verdict: TrialVerdict,
     /// What that rests on.
     pub ground: VerdictGround,
@@ -274,7 +274,7 @@ mod tests {
         assert_eq!(decide(&alternating(999, None, None), 0, &policy), None);
         let ended = decide(&alternating(1_000, None, None), 0, &policy).unwrap();
         assert_eq!((ended.verdict, ended.ground), (TrialVerdict::Unproven, VerdictGround::Tasks));
-        // Numbers that are none are no outcomes.
+        // What is not a number is not an outcome.
         assert_eq!(decide(&alternating(200, Some(f64::NAN), Some(f64::NAN)), 0, &policy), None);
     }
 

@@ -24,7 +24,7 @@ pub(super) fn drawn(tasks: &[Observation]) -> Vec<Drawn> {
         .collect()
 }
 
-/// The median cost.
+/// The median cost of a task, in millionths of a dollar; the upper one of two.
 fn usual_cost(tasks: &[Observation]) -> f64 {
     let mut costs: Vec<u64> = tasks.iter().map(|task| task.micro_usd).collect();
     costs.sort_unstable();

@@ -12,7 +12,6 @@ const HELD_OUT: u64 = 1 << 32;
 /// Where the table stands.
 const RECORD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/decisions/0033-trials-redraw-their-coins.md");
 
-/// SplitMix64.
 struct Stream(u64);
 
 impl Stream {

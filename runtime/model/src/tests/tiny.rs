@@ -216,7 +216,7 @@ impl Tiny {
         self.tensors.retain(|(name, _)| name != tensor);
     }
 
-    /// The file.
+    /// The GGUF file with all metadata and tensors.
     pub(super) fn bytes(&self) -> Vec<u8> {
         let said: Vec<_> = self.said.iter().map(|(key, value)| (key.as_str(), value)).collect();
         let tensors: Vec<_> = self.tensors.iter().map(|(name, tensor)| (name.as_str(), tensor)).collect();

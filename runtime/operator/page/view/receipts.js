@@ -111,7 +111,7 @@ function chainPanel(context) {
 
 async function askServer({ agent, signal }) {
   const answer = await post(at`agents/${agent}/verify`, {}, signal);
-  // A finding is a line of the tape and what is wrong there.
+  // A finding is a line of the log and what is wrong there.
   const line = (each) =>
     typeof each === "string" ? each : `${each.line ? `line ${each.line}: ` : ""}${each.what ?? JSON.stringify(each)}`;
   const lines = (list) => (list ?? []).map(line);

@@ -104,8 +104,8 @@ impl Arm {
         self == Self::Curated
     }
 
-    /// What is on while it learns. Where nobody says which answers were good, those count whose every word comes from a
-    /// result.
+    /// What is on while it learns. Where nobody says which answers were good,
+    /// those count whose every word comes from a result.
     pub(super) fn learning(self, labels: bool) -> LearningOptions {
         let off = LearningOptions::OFF;
         let examples = LearningOptions { learns: true, examples: true, preload: true, unrated: !labels, ..off };

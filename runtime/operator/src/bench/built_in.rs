@@ -9,7 +9,7 @@ type Files = &'static [(&'static str, &'static [u8])];
 
 include!(concat!(env!("OUT_DIR"), "/families.rs"));
 
-/// Their names.
+/// The names by which `--family` finds them.
 pub(crate) fn built_in_names() -> impl Iterator<Item = &'static str> {
     FAMILIES.iter().map(|(name, _)| *name)
 }

@@ -41,7 +41,7 @@ struct Panel {
 }
 
 impl BenchTable {
-    /// The picture.
+    /// The picture, as SVG: a panel for each family, and one of all where there are several.
     pub(crate) fn curves(&self) -> String {
         let mut panels: Vec<Panel> = self.families.iter().map(of_family).collect();
         if self.families.len() > 1 {

@@ -1,4 +1,4 @@
-//! Running the arms.
+//! Runs the arms: each learns from its tasks and is measured on others.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -71,10 +71,10 @@ pub(crate) async fn run(
     measured
 }
 
-/// What goes on.
+/// What goes on in a run, as `say` hears it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Progress<'a> {
-    /// A task begins.
+    /// A task of an arm begins; `task` counts from 1.
     Task { family: &'a str, arm: Arm, half: &'a str, task: usize, of: usize },
     /// An arm is done.
     Arm { family: &'a str, arm: Arm, learned: &'a [TaskResult], measured: &'a [TaskResult] },

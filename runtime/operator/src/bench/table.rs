@@ -46,7 +46,7 @@ pub(super) struct ArmResult {
     pub(super) held_out: Vec<TaskResult>,
 }
 
-/// One family.
+/// What was measured of one family.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct FamilyResult {
     pub(super) name: String,

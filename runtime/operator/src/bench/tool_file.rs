@@ -61,7 +61,7 @@ struct ReplyFile {
 }
 
 impl Reading<'_> {
-    /// All of them.
+    /// All tools of the file, in its order; an error where two have one name.
     pub(super) fn tools(&self, said: &[Value]) -> Result<Vec<ToolTable>> {
         if said.len() > MOST_TOOLS {
             return Err(self

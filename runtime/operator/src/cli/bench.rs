@@ -6,8 +6,8 @@ use clap::Args;
 
 #[derive(Debug, Args)]
 pub(crate) struct LearnBench {
-    /// A directory with family.json, or the name of a built-in family; may be given several times [default: all built-in
-    /// ones]
+    /// A directory with family.json, or the name of a built-in family; may be given several times
+    /// [default: all built-in ones]
     #[arg(long = "family", value_name = "DIR")]
     pub(crate) families: Vec<PathBuf>,
     /// Who speaks: a backend of the configuration, or local, openai, anthropic, openrouter, ollama, reflex
@@ -16,8 +16,8 @@ pub(crate) struct LearnBench {
     /// The model to ask for; of `local`, its file or a name that `herm models list` shows
     #[arg(long, env = "HERM_MODEL")]
     pub(crate) model: Option<String>,
-    /// Ways to learn, separated by commas: none, curated, examples, examples-trials, plans, self-written, trials, random
-    /// [default: all]
+    /// Ways to learn, separated by commas: none, curated, examples, examples-trials, plans,
+    /// self-written, trials, random [default: all]
     #[arg(long, value_name = "NAMES")]
     pub(crate) arms: Option<String>,
     /// Only the first N tasks of each half

@@ -8,12 +8,12 @@ use clap::{ArgAction, Args, Subcommand};
 pub(crate) enum Evolve {
     /// How much evidence there is, what waits, what was applied
     Status {
-        /// The agent's number
+        /// The agent's number, such as 1
         id: String,
     },
     /// What the evidence says: by skill and tool, and how skills did before and after each change
     Report {
-        /// The agent's number
+        /// The agent's number, such as 1
         id: String,
         /// How many days back
         #[arg(long, default_value_t = 7)]
@@ -25,9 +25,9 @@ pub(crate) enum Evolve {
     Propose(Propose),
     /// Judge a proposal (exit 1 if it does not hold)
     Verify {
-        /// The agent's number
+        /// The agent's number, such as 1
         id: String,
-        /// The proposal
+        /// The file with the proposal, as `propose --output` wrote it
         #[arg(long, value_name = "FILE")]
         proposal: PathBuf,
         /// The skill it must be about [default: the one it names]
@@ -48,7 +48,7 @@ pub(crate) enum Evolve {
     Apply(Apply),
     /// Take an applied change back (exit 5 if it was changed again since)
     Rollback {
-        /// The agent's number
+        /// The agent's number, such as 1
         id: String,
         /// The step that applied it
         #[arg(long, value_name = "STEP")]
@@ -59,7 +59,7 @@ pub(crate) enum Evolve {
     },
     /// Show that a change could be taken back: restore into an empty directory, check every digest
     Drill {
-        /// The agent's number
+        /// The agent's number, such as 1
         id: String,
         /// The step that applied it
         #[arg(long, value_name = "STEP")]
@@ -78,7 +78,7 @@ pub(crate) enum Evolve {
     InstallAuto(InstallAuto),
     /// Take the timer away
     UninstallAuto {
-        /// The agent's number
+        /// The agent's number, such as 1
         id: String,
         /// Leave what is running; only take the files away
         #[arg(long)]
@@ -88,9 +88,9 @@ pub(crate) enum Evolve {
 
 #[derive(Debug, Args)]
 pub(crate) struct Analyze {
-    /// The agent's number
+    /// The agent's number, such as 1
     pub(crate) id: String,
-    /// The skill
+    /// The name of the skill
     #[arg(long)]
     pub(crate) skill: String,
     /// How many days back
@@ -121,7 +121,7 @@ pub(crate) struct Propose {
 
 #[derive(Debug, Args)]
 pub(crate) struct Candidates {
-    /// The agent's number
+    /// The agent's number, such as 1
     pub(crate) id: String,
     /// What is looked for
     #[arg(long)]
@@ -135,14 +135,14 @@ pub(crate) struct Candidates {
     /// Rank again, with the reranker of [semantic]
     #[arg(long)]
     pub(crate) rerank: bool,
-    /// How many
+    /// At most so many skills
     #[arg(long, default_value_t = 10)]
     pub(crate) limit: usize,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Mine {
-    /// The agent's number
+    /// The agent's number, such as 1
     pub(crate) id: String,
     /// Observations as JSON lines; `-` reads standard input [default: the brain's evidence]
     #[arg(long, value_name = "FILE")]
@@ -157,9 +157,9 @@ pub(crate) struct Mine {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Queue {
-    /// What is queued
+    /// The entries of the queue
     List {
-        /// The agent's number
+        /// The agent's number, such as 1
         id: String,
         /// pending, accepted, rejected or superseded [default: pending]
         #[arg(long, conflicts_with = "all")]
@@ -173,7 +173,7 @@ pub(crate) enum Queue {
     },
     /// One entry; a held change with what it would change, line by line
     Show {
-        /// The agent's number
+        /// The agent's number, such as 1
         id: String,
         /// The entry, or the beginning of it
         entry: String,
@@ -181,7 +181,7 @@ pub(crate) enum Queue {
     /// Do it: apply the change, take the change back, or note that a person will. Verified as [evolver] says,
     /// unless the flags say otherwise
     Accept {
-        /// The agent's number
+        /// The agent's number, such as 1
         id: String,
         /// The entry, or the beginning of it
         entry: String,
@@ -190,7 +190,7 @@ pub(crate) enum Queue {
     },
     /// Do not do it, and do not bring it up again
     Reject {
-        /// The agent's number
+        /// The agent's number, such as 1
         id: String,
         /// The entry, or the beginning of it
         entry: String,
@@ -215,9 +215,9 @@ pub(crate) struct Verifiers {
 
 #[derive(Debug, Args)]
 pub(crate) struct Apply {
-    /// The agent's number
+    /// The agent's number, such as 1
     pub(crate) id: String,
-    /// The skill
+    /// The name of the skill
     #[arg(long, value_name = "SKILL")]
     pub(crate) target: String,
     /// The file with its new text
@@ -226,7 +226,7 @@ pub(crate) struct Apply {
     /// The digest that its text must have now, as `analyze` shows it
     #[arg(long, value_name = "DIGEST")]
     pub(crate) expected_digest: String,
-    /// Yes, change it
+    /// Yes: without this, the skill stays as it is
     #[arg(long)]
     pub(crate) approve: bool,
     #[command(flatten)]
@@ -238,7 +238,7 @@ pub(crate) struct Policy {
     /// Leave skills alone that others rest on, by name [default]
     #[arg(long, overrides_with = "no_protect_core_skills", action = ArgAction::SetTrue)]
     pub(crate) protect_core_skills: bool,
-    /// Do not
+    /// Do not leave such skills alone
     #[arg(long, action = ArgAction::SetTrue)]
     pub(crate) no_protect_core_skills: bool,
     /// Only these, with * and ?; also opens core skills
@@ -257,7 +257,7 @@ pub(crate) struct Policy {
 
 #[derive(Debug, Args)]
 pub(crate) struct AutoRun {
-    /// The agent's number
+    /// The agent's number, such as 1
     pub(crate) id: String,
     /// How many days back
     #[arg(long, default_value_t = 7)]
@@ -291,7 +291,7 @@ pub(crate) struct AutoRun {
 
 #[derive(Debug, Args)]
 pub(crate) struct Backfill {
-    /// The agent's number
+    /// The agent's number, such as 1
     pub(crate) id: String,
     /// The directory that holds the records [default: sessions in $HERMES_HOME, or in ~/.hermes]
     #[arg(long, value_name = "DIR")]
@@ -335,7 +335,7 @@ pub(crate) struct Timer {
 
 #[derive(Debug, Args)]
 pub(crate) struct InstallAuto {
-    /// The agent's number
+    /// The agent's number, such as 1
     pub(crate) id: String,
     /// Let the scheduler take it up now
     #[arg(long)]
@@ -346,7 +346,7 @@ pub(crate) struct InstallAuto {
 
 #[derive(Debug, Args)]
 pub(crate) struct Bootstrap {
-    /// The agent's number
+    /// The agent's number, such as 1
     pub(crate) id: String,
     /// Take in the sessions of this directory first [default: sessions in $HERMES_HOME or in ~/.hermes, if it is there]
     #[arg(long, value_name = "DIR")]

@@ -8,12 +8,12 @@ use super::{LearnBench, OneSkill};
 pub(crate) enum Learn {
     /// What an agent has learned: each skill that it wrote, where it stands, and what tasks gain by it
     Status {
-        /// The agent's number
+        /// The agent's number, such as 1
         id: String,
     },
     /// The skills on trial: how far each is, and when it is looked at next
     Trials {
-        /// The agent's number
+        /// The agent's number, such as 1
         id: String,
     },
     /// One learned skill: both arms of its trial, why it stands where it does, and its last tasks
@@ -22,7 +22,7 @@ pub(crate) enum Learn {
     Stop(StopTrial),
     /// A report as Markdown: what is learned is worth, with its interval, and what it cost to find out
     Report {
-        /// The agent's number
+        /// The agent's number, such as 1
         id: String,
     },
     /// Run kept tasks again, with a learned skill and without it, in copies: the pairs may end its trial
@@ -33,10 +33,13 @@ pub(crate) enum Learn {
 
 #[derive(Debug, Args)]
 pub(crate) struct Rehearse {
-    /// The agent's number
+    /// The agent's number, such as 1
     pub(crate) id: String,
     /// The skill [default: all that are on trial, one after the other]
     pub(crate) slug: Option<String>,
+    /// Rehearse a change that waits in the review queue, by its id: with the skill as it would be, and as it is
+    #[arg(long, value_name = "CHANGE", conflicts_with = "slug")]
+    pub(crate) change: Option<String>,
     /// At most so many tasks for a skill, each of which runs twice
     #[arg(long, value_name = "TASKS", default_value_t = 12)]
     pub(crate) budget: usize,

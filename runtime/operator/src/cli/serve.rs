@@ -20,7 +20,7 @@ pub(crate) enum Keys {
     Create(CreateKey),
     /// All keys, those that ended too
     List,
-    /// End a key
+    /// End a key: it opens nothing from then on
     Revoke {
         /// The id of the key, or the key itself
         key: String,
@@ -46,7 +46,7 @@ pub(crate) struct CreateKey {
     /// What it may do
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Operation::Run, Operation::Read])]
     pub(crate) operations: Vec<Operation>,
-    /// Requests a minute
+    /// Requests that it may make in a minute
     #[arg(long, value_name = "N", default_value_t = crate::server_db::keys::RATE)]
     pub(crate) rate: u32,
     /// What its tasks may cost together, in dollars
@@ -59,7 +59,7 @@ pub(crate) struct CreateKey {
 
 #[derive(Debug, Args)]
 pub(crate) struct Top {
-    /// The server
+    /// The address of the server
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:7700")]
     pub(crate) url: String,
     /// The variable that holds a key with the operation operate

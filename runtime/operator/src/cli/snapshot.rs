@@ -8,17 +8,17 @@ use clap::{Args, Subcommand};
 pub(crate) enum Snapshot {
     /// Snapshot a brain now; what is missing of it in the store is put back
     Create {
-        /// The agent's number
+        /// The agent's number, such as 1
         id: String,
-        /// Do not encrypt: whoever can read the store can read the brain
+        /// Do not encrypt: anyone who can read the store can read the brain
         #[arg(long)]
         plaintext: bool,
     },
     /// The snapshots of a brain that are in the store, newest first
     List {
-        /// The agent's number
+        /// The agent's number, such as 1
         id: String,
-        /// How many
+        /// At most so many snapshots, the newest
         #[arg(long, default_value_t = 20)]
         limit: usize,
     },
@@ -36,7 +36,7 @@ pub(crate) enum Snapshot {
     },
     /// Let go of old snapshots and of what only they needed
     Prune {
-        /// The agent's number
+        /// The agent's number, such as 1
         id: String,
         /// How many of the last stay
         #[arg(long, value_name = "N")]
@@ -52,12 +52,12 @@ pub(crate) enum Snapshot {
     },
     /// Keep objects on that a store lets run out (Walrus); done by itself once a day where brains are snapshotted
     Renew {
-        /// The agent's number
+        /// The agent's number, such as 1
         id: String,
     },
     /// What the ENS pointer says of a brain, and the record to write (exit 1 if the store was taken back)
     Pointer {
-        /// The agent's number
+        /// The agent's number, such as 1
         id: String,
     },
     /// The key that wraps the keys of brains: make one, name it, or change it
@@ -76,7 +76,7 @@ pub(crate) enum Snapshot {
 
 #[derive(Debug, Args)]
 pub(crate) struct OneSnapshot {
-    /// The agent's number
+    /// The agent's number, such as 1
     pub(crate) id: String,
     /// The version [default: the last for show, all for verify]
     #[arg(long, value_name = "N")]
@@ -88,7 +88,7 @@ pub(crate) struct OneSnapshot {
 
 #[derive(Debug, Args)]
 pub(crate) struct Restore {
-    /// The agent's number
+    /// The agent's number, such as 1
     pub(crate) id: String,
     /// The version [default: the last]
     #[arg(long, value_name = "N")]
@@ -106,18 +106,18 @@ pub(crate) struct Restore {
 
 #[derive(Debug, Args)]
 pub(crate) struct Export {
-    /// The agent's number
+    /// The agent's number, such as 1
     pub(crate) id: String,
     /// The file to write; it must not be there
     pub(crate) file: PathBuf,
-    /// Do not encrypt: whoever has the file can read the brain
+    /// Do not encrypt: anyone who has the file can read the brain
     #[arg(long)]
     pub(crate) plaintext: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Import {
-    /// The file
+    /// The file to read, as `herm export` wrote it
     pub(crate) file: PathBuf,
     /// The file is not encrypted
     #[arg(long)]

@@ -10,7 +10,7 @@ pub(crate) enum Successor {
     Evaluate(Evaluate),
     /// The verdicts so far
     List,
-    /// One verdict
+    /// One verdict, and where its report is
     Show {
         /// The verdict: the beginning of its name or hash
         verdict: String,
@@ -31,7 +31,7 @@ pub(crate) enum Successor {
     },
     /// Approve the patch of a verdict, with a steward's key
     Approve(Decide),
-    /// Reject it
+    /// Reject the patch of a verdict, with a steward's key
     Reject(Decide),
     /// Ask the mesh about it (exit 1 if it does not agree)
     Propose {
@@ -48,7 +48,7 @@ pub(crate) enum Successor {
     },
     /// Take an applied patch back, as a step of its own
     Rollback {
-        /// The agent's number
+        /// The agent's number, such as 1
         id: String,
         /// The step that applied it [default: the last one]
         #[arg(long)]
@@ -56,7 +56,7 @@ pub(crate) enum Successor {
     },
     /// The patches that were applied to a brain
     Lineage {
-        /// The agent's number
+        /// The agent's number, such as 1
         id: String,
     },
     /// Remove a verdict with its artifacts
@@ -85,12 +85,12 @@ pub(crate) struct Decide {
 
 #[derive(Debug, Args)]
 pub(crate) struct Evaluate {
-    /// The agent's number
+    /// The agent's number, such as 1
     pub(crate) id: String,
-    /// The patch
+    /// The file with the patch
     #[arg(long, value_name = "FILE")]
     pub(crate) patch: PathBuf,
-    /// The evaluation task
+    /// The file with the evaluation
     #[arg(long, value_name = "FILE")]
     pub(crate) task: PathBuf,
     #[command(flatten)]
@@ -116,7 +116,7 @@ pub(crate) struct BudgetFlags {
     /// Megabytes of memory [default: 4295]
     #[arg(long, value_name = "MB")]
     pub(crate) memory: Option<u64>,
-    /// Files [default: 200000]
+    /// Files on disk at once [default: 200000]
     #[arg(long, value_name = "COUNT")]
     pub(crate) files: Option<u64>,
     /// Processes and threads [default: 256]
@@ -137,7 +137,7 @@ pub(crate) struct Audit {
 
 #[derive(Debug, Args)]
 pub(crate) struct Auto {
-    /// The agent's number
+    /// The agent's number, such as 1
     pub(crate) id: String,
     /// Show every stage; ask nobody, apply nothing, take nothing back
     #[arg(long)]

@@ -74,7 +74,7 @@ fn brain_of(settings: &Settings, task: &TaskId) -> Result<BrainId> {
     }
     let mut found = Vec::new();
     for id in brain::list(&settings.layout)? {
-        // A brain that cannot be read is told of by its own commands, and is no answer to where the task is.
+        // A brain that cannot be read is told of by its own commands, and does not say where the task is.
         let logged = Reader::open(&settings.layout, &id).and_then(|reader| reader.logged_task(task));
         if logged.is_ok_and(|logged| logged.is_some()) {
             found.push(id);

@@ -85,7 +85,7 @@ fn heal(settings: &Settings, id: &BrainId, wanted: &Search<'_>) -> Result<bool> 
             brain.close()?;
             Ok(degraded)
         }
-        // The hits stand; whoever opens the brain next for writing finds out what is wrong.
+        // The hits stand; the next process that opens the brain for writing finds out what is wrong.
         Err(error) => {
             tracing::info!(%error, "the search index is not rebuilt now");
             Ok(false)

@@ -73,7 +73,7 @@ pub(crate) fn run(cli: &Cli) -> Result<Answer> {
     }
 }
 
-/// Lets go of a brain after its step is settled. What could not be finished now is no failure of the
+/// Lets go of a brain after its step is settled. What could not be finished now does not fail the
 /// step: the next command that opens the brain finishes it.
 fn finish(brain: herm::Brain) -> Result<Option<String>> {
     let id = brain.id().clone();

@@ -81,7 +81,7 @@ fn show(settings: &Settings, id: &BrainId, seq: u64) -> Result<Answer> {
 fn verify_file(settings: &Settings, path: &std::path::Path, key: Option<&str>) -> Result<Answer> {
     let bytes = fsio::read_regular(path, MAX_EXPORT_BYTES)?;
     let text = String::from_utf8(bytes).map_err(|source| {
-        Error::invalid(format!("{} is not a tape of receipts: it is not text", path.display()))
+        Error::invalid(format!("{} is not an export of receipts: it is not text", path.display()))
             .hint("make one with `herm receipts export ID`")
             .because(source)
     })?;
@@ -102,7 +102,7 @@ fn report(found: &ReceiptCheck) -> Result<Answer> {
         }
     }
     for finding in &found.chain.findings {
-        let place = if finding.line == 0 { "the tape".to_owned() } else { format!("line {}", finding.line) };
+        let place = if finding.line == 0 { "the log".to_owned() } else { format!("line {}", finding.line) };
         text.push_str(&format!("WRONG {place}: {}\n", finding.what));
     }
     let sound = found.chain.is_sound();

@@ -27,7 +27,7 @@ pub(super) fn run(settings: &Settings, arguments: &Serve, cli: &Cli) -> Result<A
         let first = server.make_first_brain()?;
         let address = server.address();
         let keyless = server.is_keyless()?;
-        // On standard output and at once: whoever started it waits for this line.
+        // On standard output and at once: the program that started the server waits for this line.
         let line = json!({ "event": "listening", "url": format!("http://{address}"), "keyless": keyless });
         let said = if cli.json {
             format!("{line}\n")

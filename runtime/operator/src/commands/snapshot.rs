@@ -97,7 +97,7 @@ fn create(settings: &Settings, id: &BrainId, wish: EncryptionOptions) -> Result<
             Some(ttl) => Some(take(&vault, id, ttl).await?),
             None => None,
         };
-        // Everything is looked at: whoever types this wants to know that it is there.
+        // Everything is looked at: a person who types this wants to know that it is there.
         let pushed = vault.push_whole(&settings.layout, id).await;
         if let Some(lease) = lease {
             give_back(&vault, &lease).await;

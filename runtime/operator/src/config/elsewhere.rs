@@ -61,7 +61,7 @@ pub(crate) struct EnsEntry {
 }
 
 impl EnsEntry {
-    /// The pointer.
+    /// The pointer of these settings; an error unless exactly one of `rpc` and `rpc_secret` is given.
     pub(crate) fn pointer(&self) -> Result<EnsPointer> {
         let rpc = match (&self.rpc, &self.rpc_secret) {
             (Some(rpc), None) => rpc.clone(),

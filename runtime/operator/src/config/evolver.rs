@@ -50,7 +50,7 @@ pub(crate) struct EvolverEntry {
     /// Where not empty, only these skills; * and ? stand for characters.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) allow: Vec<String>,
-    /// Never these.
+    /// Never these skills, also where `allow` has them; * and ? stand for characters.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) block: Vec<String>,
     /// A cheap command that must succeed before a change is made.

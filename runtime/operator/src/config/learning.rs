@@ -10,7 +10,7 @@ use herm::{Error, Result};
 pub(crate) enum LearningEntry {
     /// All of it, or nothing new.
     Switch(bool),
-    /// Part of it.
+    /// Part of it, as the section says.
     Section(LearningSection),
 }
 
@@ -24,8 +24,8 @@ pub(crate) struct LearningSection {
     /// Whether the model is asked what a hard task taught. On, unless said otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) synthesis: Option<bool>,
-    /// Whether tasks with a good outcome leave a worked example, which the next ones of their kind are shown. On, unless
-    /// said otherwise.
+    /// Whether tasks with a good outcome leave a worked example, which the next ones of their kind are shown.
+    /// On, unless said otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) examples: Option<bool>,
     /// Whether a backend that holds replies to a schema is held to the calls of the example. On, unless said otherwise.
@@ -46,8 +46,8 @@ pub(crate) struct LearningSection {
     /// The days after which a trial ends as unproven; 60, unless said otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) trial_days: Option<u32>,
-    /// The kept tasks that each skill on trial is rehearsed on by itself, after tasks; none, unless said otherwise. Each asks
-    /// the model twice.
+    /// The kept tasks that each skill on trial is rehearsed on by itself, after tasks; none, unless said otherwise.
+    /// Each asks the model twice.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) rehearsals: Option<usize>,
     /// Whether a task of which nobody says how good it was leaves an example too, where every word of its answer comes from

@@ -12,7 +12,7 @@ use herm::{Error, Result};
 pub(crate) enum DeviceEntry {
     /// The best there is in this build: the CPU.
     Auto,
-    /// The CPU.
+    /// The CPU, whatever else the machine has.
     Cpu,
     /// A graphics card, which no build has yet: the CPU does the work, and it is said.
     Cuda,

@@ -35,8 +35,8 @@ pub(crate) struct ServeEntry {
     /// Seconds that running tasks have to end when the server stops; 25 unless said.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) shutdown_secs: Option<u64>,
-    /// What a task may cost at most, in millionths of a dollar, where its key has a budget and it names no limit; 500,000
-    /// unless said.
+    /// What a task may cost at most, in millionths of a dollar, where its key has a budget
+    /// and the task names no limit; 500,000 unless said.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) task_micro_usd: Option<u64>,
     /// Seconds in which the head of a request has to come; 10 unless said.
@@ -56,7 +56,7 @@ pub(crate) struct ServeEntry {
 pub(crate) struct PaymentEntry {
     /// The address of the facilitator.
     pub(crate) facilitator: String,
-    /// Who is paid.
+    /// The address on the network that is paid.
     pub(crate) pay_to: String,
     /// The network, as CAIP-2 names it: eip155:8453.
     pub(crate) network: String,
@@ -86,7 +86,7 @@ pub(crate) struct ServeLimits {
     pub(crate) body_bytes: usize,
     /// Bytes of a portable brain.
     pub(crate) import_bytes: u64,
-    /// Connections at once.
+    /// Connections that are open at once; more of them wait to be accepted.
     pub(crate) connections: usize,
     /// Tasks that run at once.
     pub(crate) running: usize,

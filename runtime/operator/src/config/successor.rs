@@ -25,9 +25,9 @@ const MAX_EVALUATION_BYTES: u64 = 4 << 20;
 pub(crate) struct Gates {
     /// Which gates must open.
     pub(crate) gate: Gate,
-    /// Who may approve.
+    /// The stewards: those who may approve a patch, by their keys.
     pub(crate) stewards: Stewards,
-    /// Who verifies.
+    /// The members that verify patches; `None` where the configuration has no mesh.
     pub(crate) mesh: Option<Mesh>,
 }
 
@@ -73,11 +73,11 @@ impl Settings {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum GateEntry {
-    /// A steward approves.
+    /// A steward must approve it.
     Human,
-    /// The mesh agrees.
+    /// The members of the mesh must agree to it.
     Mesh,
-    /// Both.
+    /// A steward must approve it, and the mesh must agree.
     Both,
 }
 
@@ -104,7 +104,7 @@ pub(crate) struct SuccessorEntry {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum ApplyEntry {
-    /// Whoever runs the command.
+    /// A command: `herm successor apply` or `herm successor auto`.
     Command,
     /// The server, by itself.
     Automatic,
@@ -186,7 +186,7 @@ pub(crate) struct StewardsEntry {
 }
 
 impl StewardsEntry {
-    /// The stewards.
+    /// The stewards by their keys; an error where one is not a key.
     pub(crate) fn stewards(&self) -> Result<Stewards> {
         Stewards::parse(self.keys.iter().map(String::as_str)).map_err(|error| {
             let hint = error.hint_text().unwrap_or_default().to_owned();
@@ -245,7 +245,7 @@ pub(crate) struct VerifyEntry {
 }
 
 impl MeshEntry {
-    /// The mesh.
+    /// The mesh of these members; an error where a key, an address or the quorum is not good.
     pub(crate) fn mesh(&self) -> Result<Mesh> {
         let members = self.members.iter().map(|(name, entry)| entry.member(name)).collect::<Result<_>>()?;
         Mesh::new(members, self.quorum).map_err(|error| {

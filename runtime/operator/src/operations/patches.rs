@@ -43,7 +43,7 @@ pub(crate) struct IdentityChange {
 /// A patch that was taken back.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct TakenBackPatch {
-    /// The brain.
+    /// The brain whose patch was taken back.
     pub(crate) brain: BrainId,
     /// The step that had applied the patch.
     pub(crate) step: i64,

@@ -1,8 +1,8 @@
 //! Asking the server of these brains to do what only the owner of a brain can. A server keeps the brains it works with open,
 //! so a command beside it cannot change them: it leaves a request in a file, and the server answers in another.
 //!
-//! A program that can write there can write the brains themselves, so the files need no signature. The server asks its own
-//! gates.
+//! A program that can write there can write the brains themselves, so the files need no signature.
+//! The server asks its own gates.
 
 use std::time::{Duration, Instant};
 
@@ -29,12 +29,12 @@ const ANSWER: &str = ".answer.json";
 pub(crate) enum Request {
     /// Apply the patch of a verdict, through the gates.
     Apply {
-        /// The verdict's name.
+        /// The name of the verdict whose patch it is.
         verdict: String,
     },
     /// Take a patch back.
     TakeBack {
-        /// The brain.
+        /// The brain that has the patch.
         brain: BrainId,
         /// The step that applied it.
         step: i64,
@@ -165,7 +165,7 @@ pub(crate) fn take(layout: &Layout) -> Result<Vec<(String, Request)>> {
     Ok(requests)
 }
 
-/// Answers a request.
+/// Writes the answer to a request into the file that the command waits for.
 pub(crate) fn answer(layout: &Layout, name: &str, done: Result<Fulfilled>) -> Result<()> {
     let reply = match done {
         Ok(fulfilled) => Reply::Done(fulfilled),

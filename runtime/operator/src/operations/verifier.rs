@@ -24,7 +24,7 @@ pub(crate) struct VerifyOptions {
     pub(crate) local: Option<Evaluation>,
 }
 
-/// Who verifies here.
+/// The verifier of this operator, which judges proposals in forks of its own brains.
 pub(crate) fn verifier(harness: &Harness, how: VerifyOptions) -> Arc<dyn PatchVerifier> {
     Arc::new(OwnSuccessor { harness: harness.clone(), how })
 }

@@ -13,7 +13,7 @@ const CONTEXT: usize = 3;
 /// How much is shown of what differs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ShownFiles {
-    /// Which files.
+    /// Only which files differ.
     Names,
     /// What differs in them, too.
     Texts,
@@ -21,7 +21,7 @@ pub(crate) enum ShownFiles {
 
 /// What differs between two versions.
 pub(crate) struct ComparedVersions {
-    /// For programs.
+    /// For programs: the same as one JSON document.
     pub(crate) json: Value,
     /// For people: a line a file, with its hunks where texts are shown.
     pub(crate) text: String,
@@ -76,9 +76,9 @@ pub(crate) fn skill_line(skill: &SkillDiff) -> String {
 
 /// What can be shown of a file that differs.
 enum Shown {
-    /// It only moved.
+    /// Nothing: the content is the same, and the file only moved.
     Same,
-    /// The hunks.
+    /// The hunks of a unified diff.
     Text(String),
     /// How many bytes it had and has.
     Binary(Option<usize>, Option<usize>),

@@ -23,16 +23,16 @@ pub(crate) struct AgentsQuery {
     /// How many; 100 unless said, 500 at most.
     #[param(minimum = 1, maximum = 500)]
     limit: Option<usize>,
-    /// What `next` said.
+    /// The `next` of the page before: the list goes on behind that agent.
     cursor: Option<String>,
     /// Only those whose number or name has this in it.
     q: Option<String>,
 }
 
-/// Agents, by number.
+/// A page of agents, in the order of their numbers.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct AgentList {
-    /// The agents.
+    /// The agents of this page.
     agents: Vec<AgentSummary>,
     /// Where the list goes on.
     next: Option<String>,
@@ -44,11 +44,11 @@ pub(crate) struct AgentList {
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct AgentSummary {
-    /// Its number.
+    /// The agent's number, in decimal digits.
     id: String,
-    /// Its name.
+    /// The name that its manifest gives it.
     name: Option<String>,
-    /// What it does.
+    /// What it does, as its manifest says.
     summary: Option<String>,
     /// The version of its brain.
     version: Option<u64>,
@@ -58,9 +58,9 @@ pub(crate) struct AgentSummary {
     last_updated: Option<String>,
     /// Whether it takes no tasks.
     paused: bool,
-    /// Tasks that run.
+    /// How many of its tasks run: 0 or 1.
     running: usize,
-    /// Tasks that wait.
+    /// How many of its tasks wait for their turn.
     waiting: usize,
     /// Why it cannot be looked at.
     error: Option<String>,
@@ -144,15 +144,15 @@ fn summary(app: &App, caller: &Caller, id: &BrainId) -> AgentSummary {
     agent
 }
 
-/// One agent.
+/// An agent, with the state of its brain.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct AgentView {
-    /// Its number.
+    /// The agent's number, in decimal digits.
     id: String,
-    /// Its name.
+    /// The name that its manifest gives it.
     name: Option<String>,
-    /// What it does.
+    /// What it does, as its manifest says.
     summary: Option<String>,
     /// The tools it may use; all that are permitted, where it does not say.
     tools: Option<Vec<String>>,
@@ -178,11 +178,11 @@ pub(crate) struct AgentView {
     problems: Value,
     /// Whether it takes no tasks.
     paused: bool,
-    /// Tasks that run.
+    /// How many of its tasks run: 0 or 1.
     running: usize,
-    /// Tasks that wait.
+    /// How many of its tasks wait for their turn.
     waiting: usize,
-    /// Whose receipts count.
+    /// The key that signs its receipts here, as did:key.
     signing_key: String,
 }
 

@@ -27,7 +27,7 @@ use crate::server_db::keys::Keyring;
 #[derive(Debug, Clone)]
 pub(crate) struct App(Arc<Parts>);
 
-/// Its parts.
+/// What the clones of an `App` share.
 #[derive(Debug)]
 pub(crate) struct Parts {
     /// The settings of the process.
@@ -54,19 +54,17 @@ pub(crate) struct Parts {
     pub(crate) paused: Mutex<HashSet<BrainId>>,
     /// Brains that are open for looking.
     pub(crate) readers: Arc<Readers>,
-    /// What is counted.
+    /// The counters that `GET /metrics` shows.
     pub(crate) meter: Meter,
     /// How the last probes went, and when.
     pub(crate) probed: tokio::sync::Mutex<Option<(Instant, super::status::Probed)>>,
-    /// Who takes payment.
+    /// What a task costs, and who takes the payment; `None` where tasks are free.
     pub(crate) paywall: Option<Paywall>,
     /// The mesh that this operator is a member of.
     pub(crate) mesh: Option<MeshState>,
-    /// Time.
     pub(crate) clock: Arc<dyn Clock>,
-    /// Randomness.
     pub(crate) random: Arc<dyn Random>,
-    /// When it began.
+    /// When the server began; `GET /v1/operator/status` counts from here.
     pub(crate) began: Instant,
     /// Turns true when the server stops.
     pub(crate) closing: watch::Sender<bool>,

@@ -17,7 +17,7 @@ pub(super) struct Asking {
 /// How a task that asks is paid for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AskPayment {
-    /// It costs nothing.
+    /// It costs nothing, and may ask several agents.
     Free,
     /// Its payment was shown, and is taken once it has an answer.
     Shown,

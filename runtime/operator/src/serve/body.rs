@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use super::app::App;
 use super::problem::{HandlerResult, Problem};
 
-/// A JSON body.
+/// A JSON body, read within the limits of the server and parsed.
 #[derive(Debug)]
 pub(crate) struct Payload<T>(pub(crate) T);
 

@@ -22,7 +22,7 @@ use super::task_queue::Share;
 use super::view::TaskView;
 use crate::server_db::keys::{Key, Operation, Shown};
 
-/// Who calls: the holder of a key, or, where no key exists, whoever reaches the loopback.
+/// Who calls: the holder of a key, or, where no key exists, anyone who reaches the loopback.
 #[derive(Debug, Clone)]
 pub(crate) struct Caller {
     key: Option<Arc<Key>>,

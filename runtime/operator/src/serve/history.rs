@@ -31,19 +31,19 @@ pub(crate) struct HistoryQuery {
     before: Option<u64>,
 }
 
-/// Steps, newest first.
+/// A page of steps, newest first.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct StepList {
-    /// The steps.
+    /// The steps of this page.
     steps: Vec<StepView>,
     /// What to ask for with `before` next.
     next: Option<i64>,
 }
 
-/// One step.
+/// One settled step of a brain.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct StepView {
-    /// Its number.
+    /// Its number; a later step has a greater one.
     seq: i64,
     /// The brain's version after it.
     version: i64,
@@ -51,7 +51,7 @@ pub(crate) struct StepView {
     kind: String,
     /// What was done, in a line: the operator reads all, anyone else that of their own tasks and of the brain's making.
     summary: Option<String>,
-    /// When.
+    /// When it was settled.
     at: String,
     /// The bundle hash before.
     before: Option<String>,
@@ -151,7 +151,7 @@ pub(crate) async fn list(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct DiffQuery {
-    /// The first version.
+    /// The version to compare from.
     from: u64,
     /// The second; the present one unless said.
     to: Option<u64>,
@@ -268,7 +268,7 @@ pub(crate) async fn charts(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct SearchQuery {
-    /// Words.
+    /// Words to look for in what the brain remembers.
     q: String,
     /// How many; 20 unless said, 100 at most.
     #[param(minimum = 1, maximum = 100)]
@@ -278,7 +278,7 @@ pub(crate) struct SearchQuery {
 /// What was found, best first.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Hits {
-    /// The rows.
+    /// The rows of the memory that were found.
     #[schema(value_type = Vec<Object>)]
     hits: Vec<herm::memory::SearchHit>,
     /// Whether the index is damaged and the rows were scanned instead.

@@ -31,7 +31,7 @@ pub(crate) struct LearningQuery {
     /// How many; 100 unless said, 1,000 at most.
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<usize>,
-    /// What `next` said.
+    /// The `next` of the page before: the list goes on behind that skill.
     cursor: Option<String>,
 }
 

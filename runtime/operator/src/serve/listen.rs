@@ -86,7 +86,7 @@ async fn accept(
     let permit = Arc::clone(room).acquire_owned().await.ok()?;
     match listener.accept().await {
         Ok((stream, _)) => {
-            // Small answers are not held back; that it could not be said is no reason to turn anyone away.
+            // Small answers are not held back; a connection that does not take the option is served too.
             let _ = stream.set_nodelay(true);
             Some((stream, permit))
         }

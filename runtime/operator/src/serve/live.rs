@@ -1,4 +1,4 @@
-//! A task as it happens: what has been said so far, for whoever follows it.
+//! A task as it happens: what has been said so far, for those who follow it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -16,22 +16,21 @@ const MOST_EVENTS: usize = 2_000;
 /// A task that waits, runs, or has just ended.
 #[derive(Debug)]
 pub(crate) struct LiveTask {
-    /// Its name.
     pub(crate) id: TaskId,
-    /// Whose brain.
+    /// The agent whose brain it runs on.
     pub(crate) agent: BrainId,
-    /// Whose it is.
+    /// Whose it is: a subscriber's digest, `key:ID` or `operator`.
     pub(crate) owner: String,
-    /// Whether it is in the book already, and outlives the process.
+    /// Whether it is in the server database already, and outlives the process.
     pub(crate) durable: bool,
     /// When it was accepted.
     pub(crate) created_at: Timestamp,
-    /// Ends it early.
+    /// Ends it early: on `DELETE`, when a caller leaves who asked for that, or when the server stops.
     pub(crate) cancel: CancelToken,
     now: Mutex<Now>,
     /// Ends it at once, where it is taken up again later.
     abort: std::sync::OnceLock<tokio::task::AbortHandle>,
-    /// Counts what happened.
+    /// Goes up by one with each event, so that those who wait look again.
     happened: watch::Sender<usize>,
 }
 
@@ -42,7 +41,7 @@ struct Now {
     end: Option<Arc<TaskResult>>,
 }
 
-/// How it ended.
+/// How a task ended, as those who wait for it are told.
 #[derive(Debug)]
 pub(crate) struct TaskResult {
     /// The task, as its caller sees it.
@@ -87,7 +86,7 @@ impl LiveTask {
         self.now().started_at
     }
 
-    /// Notes what happened.
+    /// Keeps an event for followers; beyond `MOST_EVENTS`, none is kept.
     pub(crate) fn heard(&self, event: TaskEvent) {
         let mut now = self.now();
         if now.events.len() < MOST_EVENTS {
@@ -103,7 +102,7 @@ impl LiveTask {
         self.tell();
     }
 
-    /// Tells whoever waits that the next process goes on with it.
+    /// Tells those who wait that the next process goes on with it.
     pub(crate) fn leave(&self) {
         let error = Error::unavailable("the server stops; the task goes on when it is back")
             .hint(format!("ask for /v1/tasks/{} then, or send the same Idempotency-Key again", self.id));
@@ -144,7 +143,7 @@ impl LiveTask {
     /// Everything that happens, from the event behind `from` on; the last is the end.
     pub(crate) fn follow(self: Arc<Self>, from: usize) -> impl Stream<Item = (usize, TaskUpdate)> {
         let happened = self.happened.subscribe();
-        // A number from elsewhere is no reason to miss what comes.
+        // With a number from elsewhere the reader still hears what comes.
         let from = from.min(self.now().events.len());
         stream::unfold(Some((self, happened, from)), |state| async move {
             let (live, mut happened, at) = state?;
@@ -171,8 +170,8 @@ impl LiveTask {
 /// What a follower is told.
 #[derive(Debug, Clone)]
 pub(crate) enum TaskUpdate {
-    /// Something happened.
+    /// Something happened in the task.
     Event(Arc<TaskEvent>),
-    /// It is over.
+    /// The task is over; no update follows.
     End(Arc<TaskResult>),
 }

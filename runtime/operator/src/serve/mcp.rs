@@ -73,7 +73,7 @@ pub(crate) fn routes(app: &App) -> Router<App> {
     Router::new().route("/mcp", any(answer))
 }
 
-/// Speaks on standard input and output until the other side is gone. Whoever started the process is the operator.
+/// Speaks on standard input and output until the other side is gone. The other side counts as the operator.
 pub(crate) fn on_stdio(settings: &Settings) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)

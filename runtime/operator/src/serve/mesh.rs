@@ -58,7 +58,7 @@ enum Job {
     Open { proposer: String, over: watch::Receiver<bool>, voting: AbortHandle },
     /// It could not be verified.
     Failed(Problem),
-    /// It was not judged. Such a vote counts for nothing and is not in the book: only whoever asks soon is told.
+    /// It was not judged. Such a vote counts for nothing and is not stored: only a member that asks soon is told.
     Unjudged(Box<SignedVote>),
 }
 
@@ -76,7 +76,7 @@ impl MeshState {
         Ok(Self { node, jobs: Arc::default(), turn: Arc::new(Semaphore::new(1)), hint: Arc::default() })
     }
 
-    /// The node.
+    /// This operator as a node of its mesh, for what is asked of other members.
     pub(crate) fn node(&self) -> &MeshNode {
         &self.node
     }
@@ -197,7 +197,7 @@ impl MeshState {
 
     /// What there is to say of a proposal.
     async fn answer(&self, hash: &str) -> HandlerResult<Response> {
-        // Before the book: a vote is in the book before its job is over.
+        // Before the vote store is read: a vote is stored before its job is over.
         let (is_open, vain) = match self.jobs().get(hash) {
             Some(Job::Open { .. }) => (true, None),
             Some(Job::Failed(problem)) => (false, Some(Err(problem.clone()))),
@@ -222,9 +222,9 @@ impl MeshState {
 /// A proposal that is being verified.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Pending {
-    /// The proposal.
+    /// The SHA-256 of the proposal's statement: `sha256:` and 64 hex digits.
     proposal: String,
-    /// Always `verifying`.
+    /// Always `verifying`: there is no vote yet.
     #[schema(value_type = String)]
     state: &'static str,
 }
@@ -232,7 +232,7 @@ pub(crate) struct Pending {
 /// What came of a proposal, as it was counted again here.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Closed {
-    /// The brain.
+    /// The number of the brain that the proposal is about.
     brain: String,
     /// Its epoch that is closed.
     epoch: u64,
@@ -247,7 +247,7 @@ fn mesh_state(app: &App) -> HandlerResult<&MeshState> {
 }
 
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
-    tokio::task::spawn_blocking(work).await.map_err(|_| Error::internal("looking into the book was interrupted"))?
+    tokio::task::spawn_blocking(work).await.map_err(|_| Error::internal("looking into the votes was interrupted"))?
 }
 
 /// Proposes a patch to this member of the mesh. The body is a proposal in a DSSE envelope, signed by a member.
@@ -278,7 +278,7 @@ pub(crate) async fn propose(State(app): State<App>, Payload(sent): Payload<Envel
     }
     let hash = proposal.hash().to_owned();
     let mut over = door.take(proposal)?;
-    // However it ends, what there is to say stands in the book and among the jobs.
+    // However it ends, what there is to say is in the vote store or among the jobs.
     let _ = tokio::time::timeout(WAITS, over.wait_for(|over| *over)).await;
     door.answer(&hash).await
 }
@@ -326,7 +326,7 @@ pub(crate) async fn close(State(app): State<App>, Payload(sent): Payload<Envelop
     Ok(Json(closed.await?))
 }
 
-/// What was missed.
+/// The epochs that a member missed.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct MissedEpochs {
     /// What closed each epoch, with what was proposed, in DSSE envelopes.

@@ -1,5 +1,5 @@
 //! `herm serve`: the operator's process. Requests come in through `listen` and `router`, are let in by `caller`, become
-//! tasks in `tasks`, wait in the `hall`, and run in the harness; what must outlive the process is in the book.
+//! tasks in `tasks`, wait in `task_queue`, and run in the harness; what must outlive the process is in `server_db`.
 
 mod agents;
 mod app;
@@ -100,13 +100,13 @@ impl Server {
         Ok(Self { app, listener, address, _lock: lock })
     }
 
-    /// The same without a door of its own: for whoever speaks through this process.
+    /// The same without a listener: for a program that speaks with this process through its standard input and output.
     #[cfg(feature = "mcp")]
     pub(crate) async fn without_listening(settings: &Settings) -> Result<App> {
         app(settings, marker::open_book(settings)?, Keyring::new(&settings.layout)).await
     }
 
-    /// Where it listens.
+    /// The address it listens at, with the port that it was given.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
@@ -147,7 +147,7 @@ impl Server {
         }
         // It ends when the last task has, or was told to.
         let _ = stopping.await;
-        // First the votes, then what they would rest on: a successor that is ended here is no reason to reject.
+        // First the votes, then what they would rest on: ending a successor here rejects nothing.
         if let Some(door) = &app.mesh {
             door.stop().await;
         }
@@ -180,7 +180,7 @@ async fn close_forks(app: &App) {
     }
 }
 
-/// Everything behind a server's doors.
+/// Everything behind a server's APIs.
 async fn app(settings: &Settings, book: ServerDb, keyring: Keyring) -> Result<App> {
     parts(settings, book, keyring).await.map(App::new)
 }

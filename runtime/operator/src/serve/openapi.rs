@@ -50,7 +50,7 @@ pub(crate) fn text() -> String {
     serde_json::to_string_pretty(&document).unwrap_or_default()
 }
 
-/// The document.
+/// Answers `GET /openapi.json`; the text is made once.
 pub(crate) async fn document() -> Response {
     static TEXT: OnceLock<String> = OnceLock::new();
     ([(CONTENT_TYPE, "application/json")], TEXT.get_or_init(text).as_str()).into_response()

@@ -292,7 +292,7 @@ pub(crate) fn sweep(layout: &Layout) -> Result<()> {
 /// Whether a brain takes tasks.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Paused {
-    /// The agent.
+    /// The number of the agent.
     id: String,
     /// Whether it takes no tasks.
     paused: bool,

@@ -13,7 +13,7 @@ include!(concat!(env!("OUT_DIR"), "/page.rs"));
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
     connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// The page itself.
+/// Answers `GET /` with `index.html`.
 pub(crate) async fn index(headers: HeaderMap) -> Response {
     file("index.html", &headers)
 }

@@ -65,16 +65,16 @@ pub(crate) struct ProblemDocument {
     pub(crate) urn: String,
     /// The kind in words.
     pub(crate) title: String,
-    /// The HTTP status.
+    /// The HTTP status of the response.
     pub(crate) status: u16,
     /// What can be done about it.
     pub(crate) kind: String,
-    /// What went wrong.
+    /// What went wrong, in a sentence.
     pub(crate) detail: String,
-    /// The next step.
+    /// What to do next, where there is something.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) hint: Option<String>,
-    /// The request.
+    /// The id of the request; the log has more under it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) request_id: Option<String>,
     /// Headers that go with it.
@@ -107,7 +107,7 @@ impl Problem {
         self
     }
 
-    /// Adds a header.
+    /// Adds a header to the response; a value that no header can have is left out.
     pub(crate) fn header(mut self, name: HeaderName, value: &str) -> Self {
         if let Ok(value) = HeaderValue::from_str(value) {
             self.0.headers.insert(name, value);
@@ -164,7 +164,7 @@ impl Problem {
         self
     }
 
-    /// The same for whoever is being answered.
+    /// The same for the caller who is being answered.
     pub(crate) fn for_caller(self) -> Self {
         match OPERATES.try_with(|operates| operates.load(Ordering::Relaxed)) {
             Ok(false) => self.for_subscriber(),
@@ -173,7 +173,7 @@ impl Problem {
         }
     }
 
-    /// The HTTP status.
+    /// The HTTP status; 500 where the number is not one.
     pub(crate) fn status(&self) -> StatusCode {
         StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
     }

@@ -30,18 +30,18 @@ pub(crate) struct ProposalsQuery {
     status: Option<String>,
 }
 
-/// Proposals, newest first.
+/// Proposals of the evolver, newest first.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ProposalList {
-    /// The proposals.
+    /// The proposals with the status that was asked for, at most 200.
     proposals: Vec<ProposalView>,
 }
 
-/// One proposal.
+/// One proposal, with what accepting it would change.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ProposalView {
-    /// Its id.
+    /// The id by which it is accepted or rejected.
     id: String,
     /// What kind of thing it is.
     kind: String,
@@ -51,7 +51,7 @@ pub(crate) struct ProposalView {
     status: String,
     /// What it is, in a line.
     title: Option<String>,
-    /// Why.
+    /// Why the evolver proposes it.
     why: Option<String>,
     /// When it was put here.
     created_at: String,
@@ -129,13 +129,13 @@ fn view(row: QueueRow, would: Option<AcceptPreview>) -> ProposalView {
 /// What became of a proposal.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Decided {
-    /// The proposal.
+    /// The id of the proposal.
     id: String,
     /// What became of it.
     status: String,
     /// Whether what it wanted is so now.
     done: bool,
-    /// What was done.
+    /// What accepting it came to; null where it was rejected.
     #[schema(value_type = Option<Object>)]
     settled: Option<Value>,
 }

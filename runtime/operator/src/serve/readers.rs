@@ -21,7 +21,7 @@ const FRESH: Duration = Duration::from_secs(2);
 /// A brain that is looked at.
 pub(crate) struct Look {
     id: BrainId,
-    /// The brain.
+    /// What reads the brain, without its lock.
     pub(crate) reader: Reader,
     /// Which directory it was opened in: a restored brain is another one under the same name.
     place: (u64, u64),

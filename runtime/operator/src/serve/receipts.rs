@@ -48,10 +48,10 @@ pub(crate) struct ReceiptsQuery {
     before: Option<u64>,
 }
 
-/// Receipts, newest first.
+/// A page of receipts, newest first.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ReceiptList {
-    /// The receipts.
+    /// The receipts of this page that the caller may see.
     receipts: Vec<ReceiptRow>,
     /// What to ask for with `before` next.
     next: Option<u64>,
@@ -62,15 +62,15 @@ pub(crate) struct ReceiptList {
 /// One receipt in a list.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ReceiptRow {
-    /// Its number.
+    /// Its number; a later receipt has a greater one.
     seq: u64,
-    /// When.
+    /// When the brain moved.
     at: Option<String>,
     /// Why the brain moved.
     kind: Option<String>,
-    /// The version after.
+    /// The brain's version after the step.
     version: Option<u64>,
-    /// The task.
+    /// The id of the task that ran, or that was rated.
     task: Option<String>,
     /// How the task ended.
     status: Option<String>,
@@ -150,12 +150,12 @@ pub(crate) async fn list(
     Ok(Json(list.await?))
 }
 
-/// One receipt.
+/// One receipt, with its signature.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ReceiptView {
-    /// Its number.
+    /// Its number; a later receipt has a greater one.
     seq: u64,
-    /// What was signed.
+    /// The in-toto statement that was signed.
     #[schema(value_type = Object)]
     statement: Value,
     /// The DSSE envelope around it.

@@ -28,7 +28,7 @@ use super::{
 const IMPORT: &str = "/v1/agents/{id}/import";
 const REQUEST_ID_HEADER: HeaderName = HeaderName::from_static("x-request-id");
 
-/// Every path.
+/// Every path of the server, with what is checked before a handler runs.
 pub(crate) fn router(app: App) -> Router {
     let routes = Router::new()
         .route("/", get(page::index))
@@ -134,8 +134,8 @@ async fn surround(State(app): State<App>, request: Request, next: Next) -> Respo
     response
 }
 
-/// Refuses what needs no look at who sends it: two hosts, strangers where there are no keys, a body that says it is too
-/// large.
+/// Refuses what needs no look at who sends it:
+/// two hosts, strangers where there are no keys, a body that says it is too large.
 fn check(app: &App, request: &Request, route: Option<&str>) -> HandlerResult<()> {
     check_host(request.headers())?;
     if app.is_keyless()? {

@@ -39,7 +39,7 @@ pub(crate) struct SkillRow {
     pub(crate) state: String,
     /// Exempt from everything automatic.
     pub(crate) pinned: bool,
-    /// Who made it.
+    /// Who made it, such as `agent`, `user` or `seed`.
     pub(crate) created_by: Option<String>,
     /// When it was made.
     pub(crate) created_at: Option<String>,
@@ -62,7 +62,7 @@ pub(crate) struct SkillRow {
     pub(crate) outcomes: SkillOutcomes,
     /// Where its trial stands: `trial`, `proven`, `unproven` or `harmful`; nothing where it never was on trial.
     pub(crate) trial: Option<String>,
-    /// Its main file.
+    /// Its main file, by its path in the brain.
     #[serde(skip)]
     pub(crate) path: Option<RelPath>,
 }
@@ -190,14 +190,14 @@ pub(crate) struct SkillsQuery {
     /// How many; 100 unless said, 1,000 at most.
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<usize>,
-    /// What `next` said.
+    /// The `next` of the page before: the list goes on behind that skill.
     cursor: Option<String>,
 }
 
 /// Skills of an agent.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct SkillList {
-    /// The skills.
+    /// The skills of this page.
     skills: Vec<SkillRow>,
     /// Where the list goes on.
     next: Option<String>,
@@ -273,11 +273,11 @@ pub(crate) struct SkillView {
     row: SkillRow,
     /// The text of its main file.
     text: String,
-    /// Its main file.
+    /// Its main file, by its path in the brain.
     path: String,
     /// The digest of its main file.
     digest: String,
-    /// Its support files.
+    /// The other files in its directory.
     files: Vec<SupportFile>,
     /// Its versions, newest first.
     versions: Vec<SkillVersion>,
@@ -293,15 +293,15 @@ pub(crate) struct SupportFile {
 /// A version of a skill's main file.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct SkillVersion {
-    /// The brain's version.
+    /// The brain's version after the step.
     version: i64,
-    /// The step.
+    /// The number of the step in the history.
     step: i64,
-    /// When.
+    /// When the step was settled.
     at: String,
     /// Why the brain moved.
     kind: String,
-    /// `written` or `removed`.
+    /// What became of the file: `written` or `removed`.
     what: String,
     /// The digest of the content; nothing where the caller may not read it.
     digest: Option<String>,
@@ -420,13 +420,13 @@ fn places(slug: &Slug, path: &RelPath) -> Vec<RelPath> {
 /// A skill's main file as it was.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct SkillText {
-    /// The skill.
+    /// The skill's name in commands and calls.
     slug: String,
-    /// The brain's version.
+    /// The brain's version that was asked for.
     version: u64,
-    /// The text.
+    /// The text of the main file at that version.
     text: String,
-    /// Its digest.
+    /// The digest of the main file at that version.
     digest: String,
 }
 

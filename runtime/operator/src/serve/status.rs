@@ -113,7 +113,7 @@ pub(crate) struct KeyView {
     agents: Option<Vec<String>>,
     /// What it may do.
     operations: Vec<String>,
-    /// Requests a minute.
+    /// Requests that the key may make in a minute; null without a key.
     rate_per_minute: Option<u32>,
     /// What its tasks may cost together, in millionths of a dollar.
     micro_usd: Option<u64>,
@@ -204,7 +204,7 @@ async fn probe(app: &App) -> Probed {
     let book = app.db.write(|connection| {
         connection
             .query_row("SELECT count(*) FROM paused", [], |_| Ok(()))
-            .map_err(|source| herm::memory::sql("use the operator's book", source))
+            .map_err(|source| herm::memory::sql("use the server's database", source))
     });
     let store = async {
         match &app.vault {
@@ -239,8 +239,8 @@ async fn ask_store(vault: &herm::snapshot::Vault) -> Result<()> {
 /// How many probes a scratch brain remembers.
 const PROBES_KEPT: u64 = 200;
 
-/// Writes a step into a brain beside the others, finds it again, and removes nothing: the brain is kept for the next
-/// probe.
+/// Writes a step into a brain beside the others, finds it again, and removes nothing:
+/// the brain is kept for the next probe.
 fn probe_brain(app: &App) -> Result<()> {
     let above = app.settings.layout.server_db().with_file_name("probe");
     let layout = Layout::new(above);
@@ -293,7 +293,7 @@ pub(crate) async fn metrics(State(app): State<App>, caller: Caller) -> HandlerRe
     Ok(([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response())
 }
 
-/// Keeps the book small: lets go of what is older than it is kept. Runs for as long as the server does.
+/// Keeps the server database small: lets go of what is older than it is kept. Runs for as long as the server does.
 pub(crate) async fn tidy(app: App) {
     const EVERY: Duration = Duration::from_secs(600);
     loop {

@@ -50,8 +50,8 @@ impl Waiting {
         }
     }
 
-    /// How many of `places` this owner may take now: at most half of those that others leave, so that whoever comes next
-    /// still finds one.
+    /// How many tasks of this owner wait already, and how many of `places` they may take: at most half of those that
+    /// others leave, so that the next owner still finds one.
     fn share(&self, owner: &str, places: usize) -> (usize, usize) {
         let own = self.by_owner.get(owner).copied().unwrap_or(0);
         (own, places.saturating_sub(self.all - own).div_ceil(2))
@@ -114,16 +114,16 @@ impl BrainQueue {
 /// How full it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Depth {
-    /// Tasks that run.
+    /// Tasks whose turn it is, and that have room to run.
     pub(crate) running: usize,
-    /// Tasks that wait.
+    /// Tasks that wait for their turn, or for room to run.
     pub(crate) waiting: usize,
 }
 
 /// A brain with something to do.
 #[derive(Debug, Clone)]
 pub(crate) struct Busy {
-    /// The brain.
+    /// The agent whose brain it is.
     pub(crate) agent: BrainId,
     /// The task that runs.
     pub(crate) running: Option<Arc<LiveTask>>,
@@ -159,7 +159,7 @@ pub(crate) struct Permit {
 }
 
 impl TaskQueue {
-    /// An empty one.
+    /// An empty queue with these limits.
     pub(crate) fn new(limits: ServeLimits) -> Self {
         Self { limits, running: Arc::new(Semaphore::new(limits.running)), inside: Arc::default() }
     }
@@ -168,7 +168,7 @@ impl TaskQueue {
         self.inside.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gets in line.
+    /// Adds a task to the line of its brain; a problem with status 429 where too many wait.
     pub(crate) fn enter(&self, live: Arc<LiveTask>, share: Share) -> HandlerResult<Admission> {
         let mut inside = self.inside();
         let too_many = |what: String, after| Err(Problem::too_many(what, after));

@@ -1,5 +1,5 @@
-//! What an undo took back: the operator reads it still, and a subscriber no longer. Who undoes an edit wants it gone for
-//! others.
+//! What an undo took back: the operator reads it still, and a subscriber no longer.
+//! Who undoes an edit wants it gone for others.
 
 use std::collections::{HashMap, HashSet};
 

@@ -9,13 +9,13 @@ use utoipa::ToSchema;
 use super::problem::{ProblemDocument, told_to_subscriber};
 use crate::server_db::tasks::{State, TaskRow};
 
-/// A task.
+/// A task, with what came of it once it is over.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct TaskView {
-    /// Its name.
+    /// Its id, as in `/v1/tasks/{task}`.
     pub(crate) task: String,
-    /// The agent.
+    /// The number of the agent it was given to.
     pub(crate) agent: String,
     /// `queued`, `running`, `done`, `cancelled` or `failed`.
     #[schema(value_type = String)]
@@ -28,7 +28,7 @@ pub(crate) struct TaskView {
     pub(crate) value: Option<Value>,
     /// When it was accepted.
     pub(crate) created_at: String,
-    /// When it began.
+    /// When it began to run; null until then.
     pub(crate) started_at: Option<String>,
     /// When it was over.
     pub(crate) finished_at: Option<String>,
@@ -87,7 +87,7 @@ impl TaskView {
         self
     }
 
-    /// One of the book.
+    /// A task as a row of the server database tells it.
     pub(crate) fn of_row(row: TaskRow) -> Self {
         let parsed = |text: Option<String>| text.and_then(|text| serde_json::from_str(&text).ok());
         Self {
@@ -148,17 +148,17 @@ pub(crate) fn sources_for_subscriber(outcome: &mut Value) {
 pub(crate) struct OutcomeView<'a> {
     /// `converged`, `incomplete` or `failed`.
     status: &'static str,
-    /// Why it ended.
+    /// Why it ended, such as `final`, `ceiling`, `deadline` or `budget`.
     stop: &'static str,
     /// The final answer, byte for byte as the model wrote it.
     answer: Option<&'a str>,
-    /// What happened, where there is no answer.
+    /// What happened, where the task has no answer.
     message: Option<&'a str>,
-    /// Who spoke.
+    /// The name of the backend that was asked.
     backend: &'a str,
     /// The model, as it names itself.
     model: Option<&'a str>,
-    /// Turns used.
+    /// How many turns it used.
     turns: u32,
     /// Tool calls, in order.
     #[schema(value_type = Vec<Object>)]

@@ -20,16 +20,16 @@ pub(crate) const RATE: u32 = 600;
 /// Something a key may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
 pub(crate) enum Operation {
-    /// Give agents tasks.
+    /// Give agents tasks, cancel them, and say how good the answers were.
     Run,
     /// Look at agents, skills, memory, receipts and history.
     Read,
-    /// Everything, of everyone.
+    /// Do everything, and see what belongs to any subscriber.
     Operate,
 }
 
 impl Operation {
-    /// The stable name.
+    /// The stable name, in the database and in the API.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Run => "run",
@@ -53,9 +53,9 @@ impl FromStr for Operation {
 /// One key, as it is kept.
 #[derive(Debug, Clone)]
 pub(crate) struct Key {
-    /// Its public part.
+    /// Its public part, 16 hex digits.
     pub(crate) id: String,
-    /// For people.
+    /// What the operator calls it; only people read it.
     pub(crate) name: String,
     /// The hash of its secret part.
     pub(crate) hash: blake3::Hash,
@@ -65,7 +65,7 @@ pub(crate) struct Key {
     pub(crate) agents: Option<BTreeSet<BrainId>>,
     /// What it may do.
     pub(crate) operations: BTreeSet<Operation>,
-    /// Requests a minute.
+    /// Requests that it may make in a minute.
     pub(crate) rate: u32,
     /// Millionths of a dollar that its tasks may cost together.
     pub(crate) micro_usd: Option<u64>,
@@ -136,7 +136,7 @@ fn changing<T>(connection: &Connection, change: impl FnOnce() -> Result<T>) -> R
     changed
 }
 
-/// Keeps a key.
+/// Writes a new key, and lets every process read the keys again.
 pub(crate) fn add(connection: &Connection, key: &Key) -> Result<()> {
     let agents = key.agents.as_ref().map(|agents| joined(agents.iter().map(BrainId::as_str)));
     let operations = joined(key.operations.iter().map(|operation| operation.name()));

@@ -17,7 +17,7 @@ const MAX_BYTES: u64 = 64 << 10;
 /// What stands where the marker belongs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Marker {
-    /// Nothing.
+    /// No file: no key was made here, or the file was removed.
     Absent,
     /// This operator's word that keys were made.
     Signed,
@@ -89,7 +89,7 @@ pub(crate) fn check(settings: &Settings, has_keys: bool) -> Result<()> {
     }
 }
 
-/// Opens the book for a server: never one that has lost its keys.
+/// Opens the database for a server: never one that has lost its keys.
 pub(crate) fn open_book(settings: &Settings) -> Result<ServerDb> {
     check_there(settings)?;
     let book = ServerDb::open(&settings.layout)?;

@@ -1,4 +1,4 @@
-//! The operator's book: what the process must remember beside the brains. Keys of callers, tasks it accepted, brains
+//! The server database: what the process must remember beside the brains. Keys of callers, tasks it accepted, brains
 //! that are paused. One SQLite file; one thread writes, many writes a commit.
 
 pub(crate) mod keys;
@@ -79,12 +79,12 @@ ALTER TABLE tasks ADD COLUMN spent_last INTEGER NOT NULL DEFAULT 0;
     "ALTER TABLE tasks ADD COLUMN deadline INTEGER;",
 ];
 
-/// How many writes wait at most; whoever comes then waits for room.
+/// How many writes wait at most; the next one waits for room.
 const WAITING: usize = 4_096;
 /// How many writes share a commit at most.
 const TOGETHER: usize = 256;
 
-/// A write, and what to tell whoever waits for it once it is committed or is not. Given an error, it writes nothing and
+/// A write, and what to tell its caller once it is committed or is not. Given an error, it writes nothing and
 /// has that to tell.
 type Work = Box<dyn FnOnce(std::result::Result<&Connection, &Error>) -> (Done, CommitCallback) + Send>;
 type CommitCallback = Box<dyn FnOnce(Option<&Error>) + Send>;
@@ -96,17 +96,17 @@ enum Done {
     Discard,
 }
 
-/// The open book. Cheap to clone.
+/// The open database. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct ServerDb {
     writes: mpsc::Sender<Work>,
     reading: Arc<Mutex<Connection>>,
-    /// For lists, which may take longer than anyone at the door should wait.
+    /// For lists, which may take longer than a request may wait for the connection.
     listing: Arc<Mutex<Connection>>,
 }
 
 impl ServerDb {
-    /// Opens the book of these brains, or begins one.
+    /// Opens the database of these brains, or begins one.
     pub(crate) fn open(layout: &Layout) -> Result<Self> {
         let path = layout.server_db();
         let writing = open(&path)?;
@@ -134,12 +134,12 @@ impl ServerDb {
                     None => done,
                     Some(error) => Err(again(error)),
                 };
-                // Whoever no longer waits does not need to know.
+                // A caller that no longer waits does not need to know.
                 let _ = tell.send(done);
             });
             (how, told)
         });
-        let gone = || Error::internal("the operator's book is closed");
+        let gone = || Error::internal("the server's database is closed");
         self.writes.send(work).await.map_err(|_| gone())?;
         told.await.map_err(|_| gone())?
     }
@@ -160,7 +160,7 @@ impl ServerDb {
     ) -> Result<T> {
         let listing = Arc::clone(&self.listing);
         let read = tokio::task::spawn_blocking(move || work(&listing.lock().unwrap_or_else(PoisonError::into_inner)));
-        read.await.map_err(|_| Error::internal("reading the operator's book was interrupted"))?
+        read.await.map_err(|_| Error::internal("reading the server's database was interrupted"))?
     }
 
     /// Pauses a brain, or lets it go on.
@@ -228,7 +228,7 @@ fn write_all(connection: &Connection, mut waiting: mpsc::Receiver<Work>) {
             .and_then(|()| works.try_for_each(|work| one(connection, work, &mut told)))
             .and_then(|()| run(connection, "COMMIT"));
         if let Err(error) = &committed {
-            tracing::error!(%error, "the operator's book was not written");
+            tracing::error!(%error, "the server's database was not written");
             // Nothing to take back is no further trouble.
             let _ = run(connection, "ROLLBACK");
         }
@@ -273,7 +273,7 @@ fn run(connection: &Connection, statement: &str) -> Result<()> {
 }
 
 fn failed(source: rusqlite::Error) -> Error {
-    sql("use the operator's book", source)
+    sql("use the server's database", source)
 }
 
 #[cfg(test)]

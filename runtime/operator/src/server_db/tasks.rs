@@ -1,4 +1,4 @@
-//! Tasks that were accepted, as the book remembers them.
+//! Tasks that were accepted, as the server database keeps them.
 
 use herm::{BrainId, Error, Result, TaskId, TaskStatus, Timestamp};
 use rusqlite::{Connection, Row};
@@ -10,9 +10,9 @@ use super::failed;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum State {
-    /// It waits.
+    /// It was accepted, and waits for its turn.
     Queued,
-    /// It runs.
+    /// Its turn has come, and it is not over.
     Running,
     /// It came to an outcome.
     Done,
@@ -30,7 +30,7 @@ impl State {
         Self::ALL.into_iter().find(|state| state.name() == name)
     }
 
-    /// The stable name.
+    /// The stable name, in the database and in the API.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Queued => "queued",
@@ -48,17 +48,17 @@ impl State {
 pub(crate) struct Tries {
     /// All but the last.
     pub(crate) before: u64,
-    /// The last one.
+    /// What the last one cost.
     pub(crate) last: u64,
 }
 
 impl Tries {
-    /// All of them.
+    /// What all attempts together have cost.
     pub(crate) fn all(self) -> u64 {
         self.before + self.last
     }
 
-    /// One more.
+    /// Notes what one more attempt cost: it is the last one from now on.
     pub(crate) fn add(&mut self, micro_usd: u64) {
         *self = Self { before: self.all(), last: micro_usd };
     }
@@ -69,12 +69,11 @@ impl Tries {
     }
 }
 
-/// One task.
+/// One task: a row of the table `tasks`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TaskRow {
-    /// Its name.
     pub(crate) id: TaskId,
-    /// Whose brain.
+    /// The agent whose brain it runs on.
     pub(crate) agent: BrainId,
     /// Whose it is: the digest of a subscriber, or a key.
     pub(crate) owner: String,
@@ -92,11 +91,11 @@ pub(crate) struct TaskRow {
     pub(crate) cancelled: bool,
     /// When it was accepted.
     pub(crate) created_at: Timestamp,
-    /// When it began.
+    /// When it began to run; `None` until then.
     pub(crate) started_at: Option<Timestamp>,
     /// When it was over.
     pub(crate) finished_at: Option<Timestamp>,
-    /// How it went.
+    /// How it went; `None` where it came to no outcome.
     pub(crate) status: Option<TaskStatus>,
     /// Its outcome, as JSON.
     pub(crate) outcome: Option<String>,
@@ -121,7 +120,7 @@ const LISTED: &str = "id, agent, owner, key, idempotency, digest, NULL, state, c
 /// What became of a task that was to be kept.
 #[derive(Debug)]
 pub(crate) enum InsertResult {
-    /// It is new.
+    /// It was new, and is written.
     New,
     /// Its idempotency key is that of an earlier one.
     Known(Box<TaskRow>),
@@ -197,7 +196,7 @@ pub(crate) fn cancel(connection: &Connection, id: &TaskId) -> Result<()> {
 pub(crate) struct End {
     /// The state it ends in.
     pub(crate) state: State,
-    /// How it went.
+    /// How it went; `None` where it came to no outcome.
     pub(crate) status: Option<TaskStatus>,
     /// Its outcome, as JSON.
     pub(crate) outcome: Option<String>,
@@ -209,9 +208,9 @@ pub(crate) struct End {
     pub(crate) payment: Option<String>,
     /// Whether the same request may be tried again: nothing came of this one, and nothing was changed.
     pub(crate) may_be_tried_again: bool,
-    /// What it cost.
+    /// Millionths of a dollar that are charged to its key.
     pub(crate) micro_usd: u64,
-    /// When.
+    /// When the task was over.
     pub(crate) at: Timestamp,
 }
 
@@ -260,7 +259,7 @@ pub(crate) fn charge(connection: &Connection, key: Option<&str>, micro_usd: u64)
         .map_err(failed)
 }
 
-/// One task.
+/// The task with this id; `None` where it is not kept.
 pub(crate) fn get(connection: &Connection, id: &TaskId) -> Result<Option<TaskRow>> {
     one(connection, "id = ?1", id.as_str())
 }
@@ -284,7 +283,7 @@ pub(crate) struct Wanted {
     pub(crate) owner: Option<String>,
     /// Of which agents; all, where it does not say.
     pub(crate) agents: Option<Vec<String>>,
-    /// In which state.
+    /// In which state; any, where it does not say.
     pub(crate) state: Option<State>,
     /// Those before this one.
     pub(crate) before: Option<String>,

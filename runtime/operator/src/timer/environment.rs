@@ -28,7 +28,7 @@ const SECRET: [&str; 6] = ["KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "CRED
 /// What a timer takes along.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct TimerEnvironment {
-    /// The variables.
+    /// The variables that are written into the timer's files.
     pub(crate) environment: BTreeMap<String, String>,
     /// Names of variables that are set here and stay here, because they hold secrets or cannot be written down.
     pub(crate) withheld: Vec<String>,

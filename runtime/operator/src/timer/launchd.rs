@@ -9,7 +9,7 @@ pub(super) fn label(brain: &BrainId) -> String {
     format!("herm.evolver.{brain}")
 }
 
-/// The property list.
+/// The property list of a plan; an error for a calendar expression, which launchd does not know.
 pub(super) fn agent(plan: &TimerPlan) -> Result<String> {
     let when = match &plan.schedule {
         Schedule::Hourly => every(3_600),

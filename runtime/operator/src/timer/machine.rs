@@ -24,11 +24,11 @@ const SESSION: [&str; 4] = ["HOME", "USER", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS
 /// Where things are on this machine.
 #[derive(Debug, Clone)]
 pub(crate) struct Machine {
-    /// The user's home.
+    /// The user's home directory, an absolute path.
     pub(crate) home: PathBuf,
     /// The user's configuration directory, where it is not `.config` of the home.
     pub(crate) config_home: Option<PathBuf>,
-    /// Where programs are.
+    /// The `PATH` in which the scheduler's programs are looked for.
     pub(crate) path: OsString,
     /// Variables of the user's session.
     pub(crate) session: Vec<(String, OsString)>,
@@ -96,7 +96,7 @@ fn within_session(words: &[OsString]) -> Command {
 /// Whether a timer is to run from now on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum EnableOptions {
-    /// Yes.
+    /// Yes: the scheduler is told to enable and start it.
     Now,
     /// Only its files are written.
     FilesOnly,
@@ -105,7 +105,7 @@ pub(crate) enum EnableOptions {
 /// Whether a timer that is taken away is also stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StopOptions {
-    /// Yes.
+    /// Yes: the scheduler is told to stop it before its files go.
     Now,
     /// What is running goes on; only its files go.
     FilesOnly,
@@ -137,12 +137,12 @@ impl Activation {
     }
 }
 
-/// What was installed.
+/// What came of installing a timer.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub(crate) struct Installed {
-    /// For which scheduler.
+    /// The scheduler that the files are for.
     pub(crate) scheduler: Scheduler,
-    /// The files.
+    /// The files that were written, by their full paths.
     pub(crate) paths: Vec<PathBuf>,
     /// Whether there was a timer of this brain before.
     pub(crate) replaced: bool,
@@ -155,7 +155,7 @@ pub(crate) struct Installed {
 /// What was taken away.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub(crate) struct Uninstalled {
-    /// From which scheduler.
+    /// The scheduler that the files were for.
     pub(crate) scheduler: Scheduler,
     /// The files that are gone now.
     pub(crate) removed: Vec<PathBuf>,
@@ -317,7 +317,7 @@ fn is_ours(root: &Root, name: &RelPath) -> Result<bool> {
 /// Takes away the empty directory in which files were prepared: this one belongs to the scheduler.
 fn tidy(directory: &Path) {
     for below in [".herm/tmp", ".herm"] {
-        // One that is not empty is in use, and whoever uses it tidies up.
+        // One that is not empty is in use, and the process that uses it tidies up.
         let _ = std::fs::remove_dir(directory.join(below));
     }
 }

@@ -16,11 +16,11 @@ const WORDS: [&str; 6] = ["minutely", "monthly", "quarterly", "semiannually", "y
 /// When a timer runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Schedule {
-    /// Every hour.
+    /// Once an hour: on the hour with systemd, every 3,600 seconds with launchd.
     Hourly,
-    /// Every day.
+    /// Once a day: at 00:00 with systemd, at 9:00 with launchd.
     Daily,
-    /// Every Monday.
+    /// On Mondays: at 00:00 with systemd, at 9:00 with launchd.
     Weekly,
     /// Every so many seconds.
     Every(NonZeroU32),

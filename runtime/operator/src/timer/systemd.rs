@@ -34,7 +34,7 @@ pub(super) fn service(plan: &TimerPlan) -> Result<String> {
     Ok(text)
 }
 
-/// The timer.
+/// The timer unit, which starts the service of the same brain.
 pub(super) fn timer(plan: &TimerPlan) -> String {
     let brain = &plan.brain;
     let (when, spread) = match &plan.schedule {

@@ -16,7 +16,7 @@ pub(crate) const LEASE: &str = "lease";
 /// The lock of a whole root: taken while a lease is made and while one sweeps.
 pub(crate) const ROOT_LOCK: &str = ".lock";
 
-/// How long the lock of a root is waited for. Whoever takes it holds it for moments.
+/// How long the lock of a root is waited for. The process that takes it holds it for moments.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The leases of this process, and the roots under which it takes no more.
@@ -44,7 +44,7 @@ struct Held {
     noted: Mutex<Noted>,
 }
 
-/// The lease file.
+/// The open lease file, in which entries are noted before things are made.
 #[derive(Debug)]
 struct Noted {
     /// Locked as long as it is open.
@@ -60,7 +60,7 @@ struct Noted {
 pub(crate) enum Entry {
     /// Which start of the machine it was: processes of another one are gone, and their numbers are somebody else's.
     Boot(String),
-    /// A control group.
+    /// The directory of a control group.
     Cgroup(PathBuf),
     /// A process, and when it was started as the kernel counts: its number alone may be somebody else's by now.
     Process { pid: i32, start: u64 },
@@ -101,8 +101,8 @@ impl SandboxLease {
         self.held.directory.join("work")
     }
 
-    /// Removes the directory now, with everything in it. Doing it twice does no harm, and so does dropping the lease
-    /// afterwards.
+    /// Removes the directory now, with everything in it. To do it twice does no harm, and so does
+    /// dropping the lease afterwards.
     pub fn remove(&self) -> io::Result<()> {
         leftovers::remove(&self.held.directory)
     }
@@ -148,7 +148,7 @@ pub(super) fn entries(text: &str) -> Vec<Entry> {
 /// The leases of this process under a root, under which it takes no more from now on.
 pub(super) fn close_root(root: &Path) -> io::Result<Vec<SandboxLease>> {
     own().closed.insert(root.to_owned());
-    // Whoever is making one holds the lock until it is made, and known.
+    // A thread that is making one holds the lock until it is made, and known.
     drop(lock_root(root, PATIENCE)?);
     let held: Vec<_> = own().leases.iter().filter_map(Weak::upgrade).collect();
     let below = held.into_iter().filter(|held| held.directory.parent() == Some(root));

@@ -20,7 +20,7 @@ use crate::spec::SandboxLayer;
 /// How a probe was stopped, or what it reached.
 type Outcome = Result<String, String>;
 
-/// Runs every probe.
+/// Runs every probe, inside the finished sandbox; `channel` tells whether the program was given one.
 pub(crate) fn run(orders: &Orders, channel: bool) -> Vec<ProbeResult> {
     let targets = &orders.canary;
     let mut results = Vec::new();

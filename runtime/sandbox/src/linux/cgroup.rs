@@ -262,8 +262,8 @@ impl Groups {
         }
     }
 
-    /// From now on the caller wins whenever it wants the processor. Not before the program starts: the set-up is the
-    /// caller's own work.
+    /// From now on the caller wins whenever it wants the processor. This is not set before the program starts: the
+    /// set-up is the caller's own work.
     pub(crate) fn yield_to_others(&self) {
         if let Some((version, directory)) = &self.cpu {
             // Where it cannot be set, the niceness of the program remains.
@@ -299,7 +299,7 @@ impl Groups {
 
 impl Drop for Groups {
     fn drop(&mut self) {
-        // Whoever wants to know calls `remove` itself; what is left here is the janitor's.
+        // A caller that wants to know calls `remove` itself; what is left here is the janitor's.
         let _ = self.remove();
     }
 }

@@ -108,8 +108,8 @@ const X32: u32 = 0x4000_0000;
 const TIOCSTI: u64 = 0x5412;
 const TIOCLINUX: u64 = 0x541c;
 const TIOCSETD: u64 = 0x5423;
-/// Older names of `fallocate` (`FS_IOC_RESVSP`, `FS_IOC_RESVSP64`, `FS_IOC_ZERO_RANGE`), and what sets how much one byte takes
-/// (`FS_IOC_FSSETXATTR`).
+/// Older names of `fallocate` (`FS_IOC_RESVSP`, `FS_IOC_RESVSP64`, `FS_IOC_ZERO_RANGE`), and `FS_IOC_FSSETXATTR`,
+/// which sets how much one byte takes.
 const ROOM: [u64; 4] = [0x4030_5828, 0x4030_582a, 0x4030_5839, 0x401c_5820];
 /// An old way to ask for packets, whatever the family.
 const SOCK_PACKET: u64 = 10;
@@ -149,7 +149,7 @@ fn not_permitted() -> io::Result<Rules> {
     );
 
     let flag = |flag: &u64| when(vec![argument(0, Op::MaskedEq(*flag), *flag)?]);
-    // Threads of a process share their open files: whoever looks into one has seen those of all.
+    // Threads of a process share their open files: a look into one thread has shown those of all.
     let (files, thread) = (libc::CLONE_FILES as u64, libc::CLONE_THREAD as u64);
     let alone = NAMESPACES.iter().chain([&files]).map(flag).collect::<io::Result<Vec<_>>>()?;
     rules.insert(libc::SYS_unshare, alone);

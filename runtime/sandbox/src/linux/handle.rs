@@ -109,7 +109,7 @@ impl Drop for Handle {
     }
 }
 
-/// Ends a sandbox.
+/// Ends a sandbox from any thread; clones end the same one.
 #[derive(Debug, Clone)]
 pub(crate) struct Killer {
     shared: Arc<Shared>,

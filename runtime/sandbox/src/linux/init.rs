@@ -26,7 +26,7 @@ const BUSY_WAIT: std::time::Duration = std::time::Duration::from_millis(5);
 
 /// The name of the host inside.
 pub(crate) const HOST_NAME: &str = "sandbox";
-/// How much the program yields to whoever shares its processors.
+/// How much the program yields to others that share its processors.
 const NICENESS: i32 = 5;
 
 /// Writes one of the kernel's own files.
@@ -219,8 +219,8 @@ fn watch(line: &ControlSocket, children: &OwnedFd, program: i32) -> Result<(), G
     }
 }
 
-/// Signals every process inside. Without a process namespace that would be every process of the user, so there nothing
-/// is signalled.
+/// Signals every process inside. Without a process namespace that would be every process of the user, so
+/// nothing is signalled there.
 fn signal_everything(signal: i32) {
     if std::process::id() == 1 {
         sys::signal_all(signal);

@@ -21,7 +21,7 @@ pub(crate) fn random_name() -> io::Result<String> {
     Ok(format!("herm-{}", bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>()))
 }
 
-/// Eight random bytes.
+/// Eight random bytes from the kernel; an error where it has too little randomness.
 pub(crate) fn random() -> io::Result<[u8; 8]> {
     let mut bytes = [0; 8];
     let filled = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;

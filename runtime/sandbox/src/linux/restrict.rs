@@ -29,7 +29,7 @@ pub(crate) fn drop_capabilities() -> Result<(), Failure> {
         permitted: CapabilitySet::empty(),
         inheritable: CapabilitySet::empty(),
     };
-    // Whoever has no right to lower the bounding set has nothing in the sets that matter either.
+    // A process with no right to lower the bounding set has nothing in the sets that matter either.
     let held = rustix::thread::capabilities(None).map_err(|error| (step(), error.into()))?;
     if held.effective.contains(CapabilitySet::SETPCAP) {
         sys::empty_bounding_set().map_err(|error| (step(), error))?;

@@ -40,8 +40,8 @@ pub(crate) struct Nameless {
     pub(crate) disk: Size,
     /// Bytes of files that are nowhere but in memory.
     pub(crate) memory: u64,
-    /// Whether some may be where nobody can measure them: mapped with their descriptors closed, or on their way through a
-    /// socket. Whoever does that is taken to have taken all that the file system lost.
+    /// Whether some may be where nobody can measure them: mapped with their descriptors closed, or on their way
+    /// through a socket. A process that does that is taken to have taken all that the file system lost.
     pub(crate) hides: bool,
 }
 
@@ -69,7 +69,7 @@ impl ProcView {
         Self { proc, temporary, temporary_is_memory, own_processes, in_memory, page }
     }
 
-    /// A cheap look.
+    /// Reads memory, tasks and CPU time from `/proc`: cheap, and it can miss what comes and goes.
     pub(crate) fn sample(&self) -> io::Result<Sample> {
         let mut sample = Sample { memory: self.temporary()?, ..Sample::default() };
         let mut ticks = 0;
@@ -166,7 +166,7 @@ impl ProcView {
         !ours.lines().any(|line| mapped_file(line) == Some(file))
     }
 
-    /// Whether nobody moves.
+    /// Whether no process inside runs or sleeps interruptibly, by the state of its first living thread.
     pub(crate) fn are_stopped(&self) -> bool {
         let mut all = true;
         let looked = self.each_process(|process| {
@@ -281,7 +281,7 @@ impl Stat {
         self.text.rsplit_once(')').and_then(|(_, fields)| fields.trim_start().chars().next()).unwrap_or('X')
     }
 
-    /// Pages in memory.
+    /// Pages of memory that the process occupies.
     fn resident(&self) -> u64 {
         self.field(21)
     }

@@ -305,7 +305,7 @@ fn converse(
     let orders = plan.orders(tier, bubblewrap, targets, groups).map_err(Failed::Refused)?;
     if let Some(user) = orders.user {
         leftovers::hand_over(&plan.work, user).map_err(|error| match error.raw_os_error() {
-            // Whoever is root in a container may be the only user there is.
+            // The root of a container may be the only user there is.
             Some(errno) if errno == rustix::io::Errno::INVAL.raw_os_error() => {
                 Failed::Unavailable(format!("the user namespace of this process has no user {user} for a sandbox"))
             }
@@ -367,7 +367,7 @@ fn converse(
     };
     let found = hear(&door, deadline, &mut said_aside)?;
     let StageMessage::Canary(mut canary) = found.message else { return Err(unexpected(found.message)) };
-    // Whoever is root outside stays root for what the other layers let through. The kernel says who it is.
+    // A user who is root outside stays root for what the other layers let through. The kernel says who it is.
     let detail = format!("user {} outside", sender.user);
     canary.push(ProbeResult { probe: "user_outside".into(), held: sender.user != 0, detail });
     let enforced = plan.layers.has(SandboxLayer::Canary);
@@ -383,7 +383,7 @@ fn converse(
         return Err(Failed::Refused(SpawnError::Escaped { probe, detail }));
     }
     door.send(&ParentMessage::Go, &[]).map_err(refused("give the word"))?;
-    // The door closes by itself when the program starts.
+    // The socket closes by itself when the program starts.
     match hear_or_close(&door, deadline, &mut said_aside)? {
         None => Ok((
             control,

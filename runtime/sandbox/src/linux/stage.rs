@@ -218,7 +218,7 @@ pub(crate) fn in_words(error: io::Error) -> io::Error {
 /// Makes a user namespace in which we are one user without a name outside.
 fn own_users() -> io::Result<()> {
     let (user, group) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-    // Whoever changed its user may not write its own maps unless it can be dumped.
+    // A process that changed its user may not write its own maps unless it can be dumped.
     rustix::process::set_dumpable_behavior(DumpableBehavior::Dumpable)?;
     unshare(UnshareFlags::NEWUSER)?;
     init::write("/proc/self/setgroups", "deny")?;

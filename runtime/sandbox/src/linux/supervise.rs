@@ -27,8 +27,8 @@ use crate::limits::{LimitKind, SandboxLimits};
 const NEAR: f64 = 0.80;
 /// The share of a sampled limit that counts as crossing it.
 const CROSSED: f64 = 0.98;
-/// The fastest that anything inside is thought to take memory or disk: several times what was ever seen, since whoever
-/// looks may come late, and files that are asked for at once are not given (see `filter.rs`).
+/// The fastest that anything inside is thought to take memory or disk: several times what was ever seen, since a look
+/// may come late, and files that are asked for at once are not given (see `filter.rs`).
 const BYTES_A_MILLISECOND: f64 = 12_000_000.0;
 const FILES_A_MILLISECOND: f64 = 300.0;
 /// The niceness of this thread, ahead of everybody who computes.
@@ -124,7 +124,7 @@ impl Supervisor {
 
     /// Stays until nothing of the sandbox is left, and tells how it ended.
     pub(crate) fn run(mut self) {
-        // Whoever is late is late for what is taken meanwhile. Only root may do this; nobody loses anything without it.
+        // A late look misses what is taken meanwhile. Only root may do this; nobody loses anything without it.
         let _ = rustix::process::setpriority_process(None, AHEAD);
         let mut next_look = self.started;
         loop {
@@ -146,7 +146,7 @@ impl Supervisor {
         self.finish();
     }
 
-    /// Ends everything. Whoever waits for a share of CPU time would wait with dying too.
+    /// Ends everything. A process that waits for a share of CPU time would wait with dying too.
     fn exceed(&self, budget: LimitKind, limit: u64, used: u64) {
         self.shared.exceed(budget, limit, used);
         self.groups.hasten();
@@ -353,7 +353,7 @@ impl Supervisor {
                 return self.measure(true);
             }
             Err(Unmeasured::Hidden) => {
-                // Whoever hides what it takes is taken to take too much.
+                // A program that hides what it takes is taken to take too much.
                 self.exceed(LimitKind::Files, self.limits.files, self.used.files_peak);
                 return None;
             }

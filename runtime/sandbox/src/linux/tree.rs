@@ -51,7 +51,7 @@ pub(crate) enum Unmeasured {
     Hidden,
     /// The disk did not let us look.
     Failed(io::Error),
-    /// Whoever wanted it wants it no more.
+    /// The caller asked to give up.
     Interrupted,
 }
 
@@ -74,7 +74,7 @@ impl Tree {
         Ok(rustix::fs::fstat(&self.top)?.st_dev)
     }
 
-    /// Bytes and files of the whole file system that are taken, by whoever: a cheap hint whether something happened.
+    /// Bytes and files of the whole file system that are taken, by anybody: a cheap hint whether something happened.
     pub(crate) fn file_system(&self) -> io::Result<Size> {
         let state = rustix::fs::fstatvfs(&self.top)?;
         Ok(Size {
@@ -113,7 +113,7 @@ impl Tree {
                 let stat = match rustix::fs::statat(&directory, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW) {
                     Ok(stat) => stat,
                     Err(Errno::NOENT) => continue,
-                    // It may not be searched any more: whoever does that while we look hides something.
+                    // It may not be searched any more: a program that does that while we look hides something.
                     Err(Errno::ACCESS) => return Err(Unmeasured::Hidden),
                     Err(error) => return Err(Unmeasured::Failed(error.into())),
                 };

@@ -1,9 +1,9 @@
 //! The root of a sandbox: what the program sees of the file system.
 //!
-//! Everything that is to be seen is first taken as a *tree*: a copy of a mount that is attached nowhere. Trees are
-//! taken while the host's root is still there (by root before it drops its rights, since the sandbox's user may not
-//! be able to walk to them), then the root is changed, and the trees are attached inside. Nothing of the host is
-//! reachable in between.
+//! Everything that is to be seen is first taken as a *tree*: a copy of a mount that is attached nowhere. Trees
+//! are taken while the host's root is still there (by root before it drops its rights, since the sandbox's user
+//! may not be able to walk to them). Then the root is changed, and the trees are attached inside. In between
+//! nothing of the host is reachable.
 
 use std::ffi::OsStr;
 use std::fs;

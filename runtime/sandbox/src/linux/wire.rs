@@ -58,7 +58,7 @@ pub(crate) struct CanaryTargets {
     pub(crate) abstract_name: String,
     /// A file of the host.
     pub(crate) file: PathBuf,
-    /// The host's name.
+    /// The name that the host calls itself, which must not be visible inside.
     pub(crate) host_name: String,
     /// The device and number of the host's root.
     pub(crate) root: (u64, u64),
@@ -86,7 +86,7 @@ pub(crate) enum StageMessage {
 /// From the parent to a stage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum ParentMessage {
-    /// Start the program.
+    /// Start the program, once the canary's results are accepted.
     Go,
     /// Stop every process, and say so.
     Stop,
@@ -113,7 +113,7 @@ pub(crate) struct ReceivedMessage<T> {
     pub(crate) sender: Option<Sender>,
 }
 
-/// A process and its user, in the terms of whoever hears of them.
+/// A process and its user, as the receiver of its message sees them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Sender {
     pub(crate) pid: i32,
@@ -219,7 +219,7 @@ pub(crate) fn seal(orders: &Orders) -> io::Result<OwnedFd> {
     Ok(file.into())
 }
 
-/// Reads sealed orders.
+/// Reads orders that [`seal`] wrote, from their beginning.
 pub(crate) fn open(orders: OwnedFd) -> io::Result<Orders> {
     let mut file = File::from(orders);
     let mut bytes = Vec::new();

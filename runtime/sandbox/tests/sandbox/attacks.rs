@@ -211,7 +211,7 @@ fn files_without_a_first_thread() {
     end_this_thread();
 }
 
-/// Whoever is to stop is told by two others to go on, and those by each other.
+/// Two others tell a process that is to stop to go on, and each other as well.
 fn undoing_stops() {
     for _ in 0..2 {
         if fork().unwrap() {

@@ -1,4 +1,4 @@
-//! Whoever takes too much is ended: within a quarter of a second, and with no more than a twentieth over the limit.
+//! A program that takes too much is ended: within a quarter of a second, and with no more than a twentieth over the limit.
 
 use std::io::Read as _;
 use std::time::Duration;

@@ -43,7 +43,7 @@ fn quiet(ground: &Ground, lease: &herm_sandbox::SandboxLease, words: &[&str]) ->
     spec
 }
 
-/// Whether whoever runs this can have a sandbox at all.
+/// Whether the user who runs this can have a sandbox at all.
 pub fn trial() -> ExitCode {
     let ground = Ground::new();
     let lease = ground.lease();
@@ -250,7 +250,7 @@ fn busy() -> Result<(), NotRun> {
         let ended = std::thread::scope(|scope| {
             let (done, is_done) = std::sync::mpsc::channel::<()>();
             scope.spawn(move || {
-                // Whoever has waited for the program to end does not wait for this too.
+                // A caller that has waited for the program to end does not wait for this too.
                 let _ = is_done.recv_timeout(held);
                 drop(writing);
             });

@@ -95,7 +95,7 @@ fn hyphen(key: &mut String) {
 /// Two skills that would be found under one key.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct CommandCollision {
-    /// The key.
+    /// The key that both names come to; see [`key`].
     pub key: String,
     /// The skill that has it.
     pub winner: Slug,
@@ -106,7 +106,7 @@ pub struct CommandCollision {
 /// What a command's word means.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CommandMatch<'a> {
-    /// This skill.
+    /// The skill that the word names.
     Skill(&'a Slug),
     /// Nothing that is there.
     Unknown {

@@ -127,7 +127,7 @@ mod tests {
         assert_eq!(near("gif-serch", &skills), ["gif-search"]);
     }
 
-    /// The textbook definition.
+    /// The edit distance by its definition, to compare the fast one with.
     fn defined(a: &[u8], b: &[u8]) -> usize {
         match (a.split_first(), b.split_first()) {
             (None, _) => b.len(),

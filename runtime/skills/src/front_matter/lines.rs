@@ -114,11 +114,8 @@ impl Iterator for Lines<'_> {
 /// How a key was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KeyStyle {
-    /// Bare.
     Plain,
-    /// In single quotes.
     Single,
-    /// In double quotes.
     Double,
 }
 
@@ -223,7 +220,7 @@ impl KeyLine {
 /// Where in a merge conflict a line stands, for readers that take the first side.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Conflict {
-    /// Outside any conflict.
+    /// Not between conflict markers: every line counts.
     #[default]
     Outside,
     /// On the side that is taken.

@@ -28,7 +28,6 @@ impl Mark {
         Mark(MARKS.into_iter().find(|mark| !taken.contains(mark)).unwrap_or(*MARKS.end()))
     }
 
-    /// The character.
     pub(crate) fn sign(self) -> char {
         self.0
     }

@@ -89,9 +89,9 @@ impl Entry {
 /// How the front matter ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Closing {
-    /// With `---`.
+    /// With a line of three dashes.
     Dashes,
-    /// With `...`.
+    /// With a line of three dots.
     Dots,
     /// With `---` further right than the opening fence.
     Indented,

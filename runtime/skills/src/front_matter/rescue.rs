@@ -311,8 +311,8 @@ impl<'a> Rescue<'a> {
         }
     }
 
-    /// How many further lines a value takes that ends at an offset; `None` if more than a comment follows it on its last
-    /// line.
+    /// How many further lines a value takes that ends at an offset; `None` if its last line goes on with
+    /// more than a comment.
     fn lines_to(&self, head: Span, end: usize, rest: &[Line]) -> Option<usize> {
         let count = rest.iter().take_while(|line| line.start < end).count();
         let last = match count.checked_sub(1) {

@@ -12,7 +12,7 @@ pub(crate) enum Flaw {
     Colon,
     /// An anchor, alias or tag.
     AliasOrTag,
-    /// Anything else.
+    /// Any other form that is not read.
     Malformed,
 }
 

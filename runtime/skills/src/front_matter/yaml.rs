@@ -1,4 +1,5 @@
-//! The one door to the YAML parser: bounds in front of it, marks in what goes through, text in what comes back.
+//! The only module that calls the YAML parser: bounds in front of it, marks in what goes through, text
+//! in what comes back.
 
 use std::collections::{BTreeMap, btree_map};
 

@@ -44,7 +44,7 @@ pub(super) struct Word {
     /// Where it stands in the text.
     pub(super) start: usize,
     pub(super) end: usize,
-    /// From 1.
+    /// The line it is on, from 1.
     pub(super) line: usize,
     /// Counts up where a sentence or a paragraph ends.
     pub(super) sentence: usize,
@@ -168,8 +168,8 @@ fn ascii(c: char) -> Option<char> {
 }
 
 /// Gives every letter of a text as it is compared with other texts, and where it stands; `None` between words. Both
-/// cases of a letter, its look-alikes and its compatible forms are one letter, so what comes out is to be compared and not
-/// to be read.
+/// cases of a letter, its look-alikes and its compatible forms are one letter, so the letters are good for comparing
+/// and not for reading.
 pub(crate) fn each_letter(text: &str, mut each: impl FnMut(usize, Option<char>)) {
     for (at, c) in text.char_indices() {
         if c.is_ascii() {

@@ -8,7 +8,7 @@ use super::fold::{is_picture, is_turning, is_unseen};
 /// Characters that are not seen and have no business where they stand.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Hidden {
-    /// From 1.
+    /// The line they are on, from 1.
     pub(super) line: usize,
     /// They carry a message, or turn text round: nobody writes that by accident.
     pub(super) is_message: bool,

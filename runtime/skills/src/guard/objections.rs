@@ -7,7 +7,7 @@ use crate::redact;
 /// Why a text is refused.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Objection {
-    /// The rule.
+    /// What the text does against the rules, such as "holds a secret".
     pub rule: &'static str,
     /// The words that break it, cut short; never a secret.
     pub words: String,
@@ -72,8 +72,8 @@ pub fn objections(text: &str) -> Vec<Objection> {
     on_page(text, &Page::new(text))
 }
 
-/// Everything that speaks against the source of a program, where an attack in plain letters is quoted, as in a block of
-/// code.
+/// Everything that speaks against the source of a program, where an attack in plain letters counts as quoted, as it
+/// does in a block of code.
 pub(super) fn program_objections(text: &str) -> Vec<Objection> {
     on_page(text, &Page::of_program(text))
 }

@@ -1,5 +1,5 @@
-//! Two properties of characters, as Unicode lists them. A test compares them with `icu_properties`, which is too much to compile
-//! for two lists.
+//! Two properties of characters, as Unicode lists them. A test compares them with `icu_properties`, which takes too
+//! long to compile for two lists alone.
 
 /// Whether a list has a character.
 pub(super) fn has(ranges: &[(u32, u32)], c: char) -> bool {

@@ -8,8 +8,8 @@ use crate::ids::Slug;
 use crate::location;
 use crate::text::glob;
 
-/// Patterns over names and over paths in the library, where `*` stands for any characters and `?` for one. None at all
-/// means everything.
+/// Patterns over names and over paths in the library, where `*` stands for any characters and `?` for one. A filter
+/// without patterns lets everything through.
 #[derive(Debug, Default)]
 pub struct SkillFilter {
     patterns: Vec<String>,

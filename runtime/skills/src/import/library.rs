@@ -47,7 +47,7 @@ pub struct SkillLibrary {
 
 impl SkillLibrary {
     /// Reads a library, or a single skill: its directory, its main file, or a flat file. `path` itself may be a link,
-    /// for whoever named it meant it; links inside are not followed.
+    /// for the caller named it on purpose; links inside are not followed.
     pub fn read(path: &Path) -> Result<Self> {
         let real = path.canonicalize().map_err(|source| Error::io("read", path, source))?;
         let meta = real.metadata().map_err(|source| Error::io("read", path, source))?;

@@ -140,7 +140,7 @@ pub struct SkippedSkillImport {
     pub path: String,
     /// The skill it is, or belongs to, where that is known.
     pub slug: Option<Slug>,
-    /// Why.
+    /// Why it was not taken over; `detail` says it in a sentence.
     pub reason: SkillImportSkipReason,
     /// Why, in a sentence.
     pub detail: String,
@@ -151,7 +151,7 @@ pub struct SkippedSkillImport {
 /// A skill that was taken over.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct ImportedSkill {
-    /// Its name.
+    /// The name under which the brain has it now.
     pub slug: Slug,
     /// Its main file in the brain.
     pub path: RelPath,
@@ -168,7 +168,7 @@ pub struct ImportedSkill {
 /// A skill that the brain has already, with the same content.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct UnchangedSkill {
-    /// Its name.
+    /// The name under which the brain has it.
     pub slug: Slug,
     /// Its main file in the brain.
     pub path: RelPath,
@@ -191,8 +191,8 @@ pub struct SkillImportReport {
 }
 
 impl SkillImportReport {
-    /// What the step says of the import. It names each skill that a person trusted against the guard, and why the guard
-    /// refuses it.
+    /// What the step says of the import. It names each skill that a person trusted against the guard, and why the
+    /// guard would refuse it.
     pub fn step_summary(&self) -> String {
         let count = self.imported.len();
         let mut summary = format!("imported {count} skill{}", if count == 1 { "" } else { "s" });

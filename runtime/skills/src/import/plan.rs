@@ -19,7 +19,7 @@ use crate::store;
 
 /// The brain that skills are taken over into.
 pub struct SkillImportTarget<'a> {
-    /// Its files.
+    /// The brain's files, which the plan only reads.
     pub files: &'a dyn Files,
     /// Whether a skill of it is pinned.
     pub pinned: &'a dyn Fn(&Slug) -> Result<bool>,

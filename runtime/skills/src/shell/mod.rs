@@ -40,8 +40,7 @@ pub struct Snippet<'a> {
 
 /// Runs the command of a snippet.
 pub trait Runner {
-    /// What the command printed, or why that is not known. Both are shown to a model, so neither may
-    /// hold a secret.
+    /// What the command printed, or why that is not known. Both are shown to a model, so neither may hold a secret.
     fn run(&self, command: &str) -> Result<String, String>;
 }
 

@@ -144,9 +144,9 @@ impl ProcessRunner {
 /// How a command ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CommandEnd {
-    /// With this code.
+    /// It ended by itself, with this exit code; 0 is success.
     Exited(i32),
-    /// By this signal.
+    /// A signal with this number ended it.
     Killed(i32),
     /// It took too long, and was ended with everything it had started.
     TimedOut,
@@ -157,7 +157,7 @@ pub enum CommandEnd {
 /// A command that has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommandResult {
-    /// How.
+    /// Whether it ended by itself, was ended, or never ran.
     pub end: CommandEnd,
     /// What it said on both streams, without secrets.
     pub output: String,

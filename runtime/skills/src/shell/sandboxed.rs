@@ -34,8 +34,8 @@ impl SandboxedRunner {
         Self { root: root.into(), directory: directory.into(), timeout, variables: Vec::new() }
     }
 
-    /// The template variables, which a command sees as variables of the shell. The skill's directory is where it is
-    /// inside.
+    /// The template variables, which a command sees as variables of the shell. The skill's directory is given as the
+    /// path that it has in the sandbox.
     pub fn variables(self, variables: &Variables<'_>) -> Self {
         let place =
             |value: &str| if self.directory.as_os_str() == value { INSIDE.to_owned() } else { value.to_owned() };

@@ -37,7 +37,7 @@ fn word(number: usize) -> [u8; 32] {
     word
 }
 
-/// An argument.
+/// One argument of a contract call, in the encoding of its type.
 pub(super) enum Argument<'a> {
     /// 32 bytes as they are.
     Word([u8; 32]),

@@ -72,7 +72,7 @@ pub struct CatalogRef {
 /// What a pointer says of a brain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PointerRecord {
-    /// The head.
+    /// The number and the digest of the last head.
     pub pointed: HeadRef,
     /// The catalog, where the store has one.
     pub catalog: Option<CatalogRef>,

@@ -24,7 +24,7 @@ impl LocalStore {
         Ok(Self { root: Arc::new(Root::open(path)?) })
     }
 
-    /// Where it is.
+    /// The directory of the store, as it was opened.
     pub fn path(&self) -> PathBuf {
         self.root.path().to_owned()
     }

@@ -17,7 +17,7 @@ pub struct MemoryStore {
 }
 
 impl MemoryStore {
-    /// An empty store.
+    /// An empty store, with a number that tells it from others in messages and caches.
     pub fn new() -> Self {
         static COUNTER: AtomicU64 = AtomicU64::new(1);
         Self { number: COUNTER.fetch_add(1, Ordering::Relaxed), objects: Mutex::default() }

@@ -45,12 +45,12 @@ impl ObjectName {
         Err(Error::invalid(format!("{shown:?} is not the name of an object in a store")))
     }
 
-    /// The text.
+    /// The whole name, with `/` between its parts.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The last part.
+    /// The last part of the name; the whole name where it has one part.
     pub fn last(&self) -> &str {
         self.0.rsplit_once('/').map_or(&self.0, |(_, last)| last)
     }
@@ -65,7 +65,7 @@ impl fmt::Display for ObjectName {
 /// Whether an object was created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CreateOutcome {
-    /// It is ours.
+    /// The object was created by this call.
     Yes,
     /// Someone's was there before.
     Taken,
@@ -74,7 +74,7 @@ pub enum CreateOutcome {
 /// An object in a listing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredObject {
-    /// Its name.
+    /// The whole name of the object, with the prefix that was listed.
     pub name: ObjectName,
     /// Its size in bytes.
     pub bytes: u64,
@@ -86,18 +86,17 @@ pub trait Store: Send + Sync + fmt::Debug {
     /// An object of at most `max` bytes; `None` where there is none.
     async fn get(&self, name: &ObjectName, max: u64) -> Result<Option<Vec<u8>>>;
 
-    /// Puts an object whose name says what is in it: whoever puts it puts the same.
+    /// Puts an object whose name says what is in it: all who put it put the same.
     async fn put(&self, name: &ObjectName, content: Vec<u8>) -> Result<()>;
 
     /// Puts an object only if none of that name is there. With several at once, exactly one is told
     /// [`CreateOutcome::Yes`]. After an error nobody knows; look at what is there.
     async fn create(&self, name: &ObjectName, content: Vec<u8>) -> Result<CreateOutcome>;
 
-    /// The objects below a prefix (whole parts) whose names come after `after`, in the order of their
-    /// names.
+    /// The objects below a prefix (whole parts) whose names come after `after`, sorted by name.
     async fn list(&self, prefix: &ObjectName, after: Option<&ObjectName>) -> Result<Vec<StoredObject>>;
 
-    /// Removes an object; one that is not there is no error.
+    /// Removes an object; `Ok` also where there is none of that name.
     async fn remove(&self, name: &ObjectName) -> Result<()>;
 
     /// Waits until everything that was put is safe.
@@ -119,8 +118,8 @@ pub trait Store: Send + Sync + fmt::Debug {
             .hint("configure the store that the pointer was written for"))
     }
 
-    /// Sees to it that the objects below a prefix do not run out; how many were about to. Most stores keep
-    /// what they have.
+    /// Sees to it that the objects below a prefix do not run out; how many were about to. Most stores keep what they
+    /// have and renew nothing.
     async fn renew(&self, _below: &ObjectName) -> Result<u64> {
         Ok(0)
     }

@@ -159,8 +159,8 @@ impl WalrusStore {
         }
     }
 
-    /// Asks one after the other, round after round, until the answer is not one that may change: by another
-    /// one's, or soon.
+    /// Asks one server after the other, round after round, until the answer is not one that another server, or a
+    /// later try, may change.
     async fn tried<F>(
         &self,
         rounds: u32,

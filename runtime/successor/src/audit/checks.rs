@@ -157,7 +157,7 @@ fn artifacts(folder: &Folder, verdict: &Verdict) -> Vec<AuditFinding> {
             fault(format!("The verdict does not name {needed} among its artifacts."));
         }
     }
-    // What is signed by others, or later, is checked by whoever relies on it.
+    // Documents that others sign, or that are signed later, are checked by the code that relies on them.
     let ours = [VERDICT, SIGNED, PATCH, EVALUATION, AUDIT_FILE, APPROVAL_FILE, CONSENSUS_FILE];
     for (path, thing) in &folder.things {
         let is_known = ours.contains(&path.as_str()) || verdict.artifacts.iter().any(|artifact| artifact.path == *path);
@@ -294,8 +294,8 @@ fn method(verdict: &Verdict, evaluation: &Evaluation) -> Vec<AuditFinding> {
     findings
 }
 
-/// Whether no budget was exceeded. Sandboxes have half of it each: two sides, and two more for each repetition of a
-/// command.
+/// Whether no budget was exceeded. Each sandbox has half of it: one for each side, and two more for each
+/// repetition of a command.
 fn budgets(verdict: &Verdict, evaluation: &Evaluation) -> Vec<AuditFinding> {
     let (budget, spent) = (&verdict.budget, &verdict.spent);
     let mut findings = Vec::new();

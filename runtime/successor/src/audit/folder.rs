@@ -18,11 +18,11 @@ const READ: [&str; 5] = [VERDICT, SIGNED, PATCH, EVALUATION, MEASUREMENTS];
 /// What a name in a record stands for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Thing {
-    /// A regular file.
+    /// A regular file that could be read.
     File {
-        /// Its SHA-256.
+        /// The SHA-256 of its content, which must be that of the artifact in the verdict.
         sha256: String,
-        /// Its size.
+        /// How many bytes it has.
         bytes: u64,
     },
     /// Something else, or a file that cannot be read, in words.

@@ -1,4 +1,4 @@
-#![expect(clippy::disallowed_methods, reason = "whoever tampers goes around the doors")]
+#![expect(clippy::disallowed_methods, reason = "tampering changes files without `fsio`")]
 
 use std::collections::BTreeSet;
 use std::fs;

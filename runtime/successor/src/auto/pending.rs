@@ -17,7 +17,7 @@ use crate::verdict::VerdictRuling;
 
 /// After so many versions a brain has done enough for a patch to be tried again.
 const AGAIN_AFTER: u64 = 50;
-/// The largest consensus.
+/// The most bytes of a consensus file that are read.
 const MOST_CONSENSUS: u64 = 8 << 20;
 
 /// A verdict about the brain as it is that approves, and with which the verifier agrees: it waits for its gate.

@@ -57,7 +57,7 @@ impl Loop<'_> {
         Ok(())
     }
 
-    /// Reads beside whoever owns the brain, off the executor's threads.
+    /// Reads the brain without its lock, so its owner may be at work, and off the executor's threads.
     async fn read<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Harness, &Reader) -> Result<T> + Send + 'static,

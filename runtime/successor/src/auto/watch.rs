@@ -33,7 +33,7 @@ pub struct WatchedTask {
 /// A patch that was applied, and the tasks around it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WatchedPatch {
-    /// Its step.
+    /// The number of the step that applied it; taking it back names this step.
     pub step: i64,
     /// What the step says of it.
     pub summary: String,
@@ -51,7 +51,7 @@ pub enum WatchStatus {
     Nothing,
     /// There are too few tasks yet.
     Watching {
-        /// Tasks since.
+        /// How many tasks ended since the patch.
         since: usize,
         /// Tasks that are watched.
         of: usize,
@@ -63,7 +63,7 @@ pub enum WatchStatus {
     },
     /// Enough tasks went by, and it is not worse.
     Kept {
-        /// Tasks since.
+        /// How many tasks since the patch were compared.
         since: usize,
     },
 }

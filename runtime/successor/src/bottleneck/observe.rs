@@ -1,5 +1,5 @@
 //! Observing a brain: the last tasks from their transcripts, walked through the pure machine once more, so that nudges,
-//! repairs and shrinking are seen as they happened. Beside whoever owns the brain; nothing is written.
+//! repairs and shrinking are seen as they happened. It takes no lock and writes nothing.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -30,13 +30,13 @@ const LOADS: &str = "skill_view";
 /// What a brain runs with that is not in the brain.
 #[derive(Debug, Clone)]
 pub struct ObservationEnv {
-    /// The tools.
+    /// The tools of this harness: the prompt is built again from those that the brain may call.
     pub toolbox: Toolbox,
     /// The most bytes a conversation may have for who speaks, where it is known.
     pub context_bytes: Option<usize>,
 }
 
-/// What was observed.
+/// What [`observe`] read of a brain.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BrainObservation {
     /// The tasks, newest first.

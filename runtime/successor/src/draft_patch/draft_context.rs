@@ -19,7 +19,7 @@ pub struct DraftContext {
     pub tuning: Tuning,
     /// What is not part of single tasks.
     pub standing: BrainStats,
-    /// `system.md`.
+    /// The text of `system.md`; empty where the brain has none.
     pub role: String,
     /// `manifest.json`, where there is one.
     pub manifest: Option<BrainManifest>,
@@ -32,9 +32,9 @@ pub struct DraftContext {
 /// A tool of this herm.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolFacts {
-    /// Its name.
+    /// The name the model calls it by.
     pub name: String,
-    /// What it does.
+    /// What the tool says of itself to the model.
     pub description: String,
     /// The JSON Schema of its arguments.
     pub schema: Value,
@@ -43,7 +43,7 @@ pub struct ToolFacts {
 }
 
 impl DraftContext {
-    /// Reads it beside whoever owns the brain.
+    /// Reads the context without the brain's lock, so the owner may be at work.
     pub fn of(reader: &Reader, toolbox: &Toolbox, seen: &BrainObservation) -> Result<Self> {
         let tools = toolbox.iter().map(|tool| {
             let card = tool.spec();

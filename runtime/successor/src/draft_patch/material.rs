@@ -40,7 +40,7 @@ pub enum BackendPricing {
 }
 
 impl BackendPricing {
-    /// The voice of whoever is asked first.
+    /// The pricing of the first backend of a chain, which is the one that is asked.
     pub fn of(chain: &Chain) -> Self {
         match chain.backends.first() {
             Some(first) if first.name() == Reflex.name() => Self::Embedded,
@@ -54,7 +54,7 @@ impl BackendPricing {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EvaluationInputs {
-    /// Who speaks.
+    /// Which kind of backend answers for the brain.
     pub voice: BackendPricing,
     /// How many of the last tasks can be replayed; none where nobody could go on from a record.
     pub replays: u32,
@@ -71,7 +71,7 @@ pub struct EvaluationInputs {
     pub query: String,
 }
 
-/// Gathers it, beside whoever owns the brain.
+/// Gathers the inputs without the brain's lock, so the owner may be at work.
 pub fn material(reader: &Reader, voice: BackendPricing) -> Result<EvaluationInputs> {
     material_within(reader, voice, None)
 }

@@ -112,8 +112,8 @@ fn sample(schema: &Value, kind: &str) -> Value {
     }
 }
 
-/// Another whitelist: without a tool that always fails, or with one that touches nothing but the brain and that the agent
-/// calls in vain.
+/// Another whitelist: without a tool that always fails, or with one that touches nothing but the brain and that the
+/// agent calls in vain.
 pub(super) fn tools(bottleneck: &Bottleneck, scene: &DraftContext) -> Result<Option<PatchChange>> {
     if bottleneck.kind != BottleneckKind::ToolErrors {
         return Ok(None);

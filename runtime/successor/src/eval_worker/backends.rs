@@ -1,4 +1,4 @@
-//! Who speaks inside a successor: whoever is connected, and what was recorded where nothing has changed.
+//! The backends inside a successor: the connected one, and the record of a task where nothing has changed.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -41,7 +41,7 @@ impl SwitchableBackend {
     }
 }
 
-/// Names a conversation.
+/// The digest of a conversation; a replay takes the recorded reply only where both sides have the same one.
 fn digest_of(ask: &CompletionRequest) -> String {
     let mut text = String::new();
     for message in &ask.messages {

@@ -119,7 +119,7 @@ fn sentence(error: &Error) -> String {
     }
 }
 
-/// The one socket.
+/// The socket to the parent, which tasks share: answers find their question by its number.
 #[derive(Debug)]
 struct Link {
     writer: Mutex<UnixStream>,
@@ -135,7 +135,7 @@ impl Link {
 
     fn answered(&self, id: u64, answer: Answer) {
         if let Some(waiting) = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(&id) {
-            // Whoever asked may have given up.
+            // The task that asked may have given up.
             let _ = waiting.send(answer);
         }
     }

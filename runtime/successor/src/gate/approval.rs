@@ -31,7 +31,7 @@ const MAX_NOTE: usize = 2_000;
 pub enum ApprovalDecision {
     /// The patch may be applied.
     Approve,
-    /// It may not.
+    /// It must not be applied: this shuts the gate until it expires or the same steward approves later.
     Reject,
 }
 
@@ -51,7 +51,7 @@ pub struct StewardApproval {
     pub nonce: Nonce,
     /// From when it is good.
     pub issued_at: Timestamp,
-    /// Until when.
+    /// From when it is no longer good: at most [`LONGEST_APPROVAL`] after it was issued.
     pub expires_at: Timestamp,
     /// What the steward adds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -153,8 +153,8 @@ impl Stewards {
 }
 
 /// Lets an approval through the gate, once. `base_now` is the brain as it is at this moment; a brain that has moved
-/// since the verdict is another one. Every refusal says which rule it was; only an approval that passes all of them uses
-/// its nonce up.
+/// since the verdict is another one. Every refusal says which rule it was; the nonce is used up only by an approval
+/// that passes them all.
 pub fn check(
     approval: &SignedApproval,
     verdict: &Verdict,

@@ -1,5 +1,5 @@
-//! What a member missed while it was away: it asks the others which epochs were closed, and gets what closed them with what
-//! was proposed. Both are signed by whoever proposed, so it does not matter who hands them on.
+//! What a member missed while it was away: it asks the others which epochs were closed, and gets what closed them
+//! with what was proposed. The proposer signed both, so it does not matter which member hands them on.
 
 use serde::{Deserialize, Serialize};
 
@@ -22,7 +22,7 @@ const MOST_EPOCHS: u64 = 4;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct CatchUpRequest {
-    /// The brain.
+    /// The brain whose closed epochs are asked for.
     pub brain: BrainId,
     /// The last epoch of it that is closed here; 0 where there is none.
     pub closed: u64,
@@ -57,9 +57,9 @@ impl Predicate for CatchUpRequest {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClosedEpoch {
-    /// What closed it.
+    /// The consensus that closed the epoch.
     pub consensus: SignedConsensus,
-    /// What was proposed, where whoever answers has kept it.
+    /// What was proposed, where the member that answers has kept it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proposal: Option<SignedProposal>,
 }

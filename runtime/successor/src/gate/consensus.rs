@@ -1,5 +1,5 @@
-//! What came of a proposal: a document that lists every vote, signed by whoever counted. Nobody has to believe the
-//! count, since everybody can repeat it.
+//! What came of a proposal: a document that lists every vote, signed by the proposer, who counted them. Nobody has to
+//! believe the count, since everybody can repeat it.
 
 use serde::{Deserialize, Serialize};
 
@@ -25,13 +25,13 @@ const MOST_VOTES: usize = 400;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Consensus {
-    /// What was asked.
+    /// The proposal that the votes are about.
     pub about: VoteSubject,
     /// The proposal's nonce: a consensus is good for one time.
     pub nonce: Nonce,
     /// Who proposed and counted, by key.
     pub proposer: String,
-    /// The count.
+    /// The count as the proposer made it; [`Signed::recount`] makes it again.
     pub tally: VoteTally,
     /// Members that gave no vote, and why as far as is known.
     pub silent: Vec<NonVoter>,
@@ -41,7 +41,7 @@ pub struct Consensus {
     pub at: Timestamp,
 }
 
-/// A consensus with the signature of whoever counted.
+/// A consensus with the signature of the proposer, who counted.
 pub type SignedConsensus = Signed<Consensus>;
 
 impl Predicate for Consensus {
@@ -64,13 +64,13 @@ impl Predicate for Consensus {
         if self.votes.len() > MOST_VOTES {
             return Err(Error::invalid(format!("a consensus has at most {MOST_VOTES} votes")));
         }
-        // Whoever else counts could leave out the votes they do not like, and close the epoch with that.
+        // Anybody else who counted could leave out the votes they do not like, and close the epoch with that.
         if self.about.proposer != self.proposer {
             return Err(Error::refused(format!(
                 "{} says what came of a proposal of {}",
                 self.proposer, self.about.proposer
             ))
-            .hint("only whoever proposed says what came of it"));
+            .hint("only the proposer says what came of it"));
         }
         check_hash("a proposal", &self.about.proposal)
     }

@@ -12,7 +12,7 @@ use crate::ids::{RelPath, sha256};
 use crate::layout::Layout;
 use crate::{PatchBase, Verdict};
 
-/// The largest document.
+/// The most bytes of a signed decision that are read.
 const MAX_BYTES: u64 = 1 << 20;
 
 /// What stewards decided, beside these brains.
@@ -22,7 +22,7 @@ pub struct DecisionStore {
 }
 
 impl DecisionStore {
-    /// The book beside these brains.
+    /// Opens the decisions that are kept in the directory of these brains, and creates it where it is missing.
     pub fn open(layout: &Layout) -> Result<Self> {
         Ok(Self { root: gates(layout, &["approvals"])? })
     }
@@ -34,7 +34,7 @@ impl DecisionStore {
         self.root.replace(&place, decision.to_line()?.as_bytes(), SyncTiming::Now)
     }
 
-    /// What was decided about a verdict, by whoever.
+    /// What all signers decided about a verdict. Their keys are not checked here: some may be no steward's.
     pub fn about(&self, verdict_hash: &str) -> Result<Vec<SignedApproval>> {
         let Some(dir) = self.root.below(&place(verdict_hash)?)? else { return Ok(Vec::new()) };
         let mut decisions = Vec::new();
@@ -87,7 +87,8 @@ fn standing(decisions: &[SignedApproval]) -> Vec<&SignedApproval> {
     last
 }
 
-/// The approval that opens the gate, of all that stewards decided. One rejection that stands shuts it, whoever approves.
+/// The approval that opens the gate, of all that stewards decided. One rejection that stands shuts
+/// it, whatever others approve.
 pub(super) fn choose<'a>(
     decisions: &'a [SignedApproval],
     verdict: &Verdict,

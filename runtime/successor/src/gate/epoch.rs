@@ -13,7 +13,7 @@ use crate::fsio::Root;
 use crate::ids::{BrainId, RelPath, sha256};
 use crate::layout::Layout;
 
-/// The largest file of the book: a consensus of 99 members, or a proposal with its patch.
+/// The largest file that a node keeps: a consensus of 99 members, or a proposal with its patch.
 const MAX_BYTES: u64 = 16 << 20;
 /// How far ahead of the last closed epoch a proposal may be. A node that was away has missed some; a number out of
 /// nowhere must not use up all there are.
@@ -26,7 +26,7 @@ pub struct VoteStore {
 }
 
 impl VoteStore {
-    /// The book beside these brains.
+    /// Opens the votes that are kept in the directory of these brains, and creates it where it is missing.
     pub fn open(layout: &Layout) -> Result<Self> {
         Ok(Self { root: Arc::new(gates(layout, &["votes", "epochs", "consensus", "proposals", "verified", "asked"])?) })
     }

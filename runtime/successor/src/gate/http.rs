@@ -1,7 +1,7 @@
 //! Asking members over HTTP: `POST /v1/mesh/proposals`, and while the member verifies, `GET /v1/mesh/votes/{proposal}`.
 //!
 //! Nothing rests on the connection. The proposal is signed by its proposer, the vote by the member's own key; answers are
-//! read up to a size, redirects are not followed, and whatever is no vote is no answer.
+//! read up to a size, redirects are not followed, and anything but a vote counts as silence.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 use crate::receipt::Envelope;
 use herm_http::HttpClient;
 
-/// The largest answer.
+/// The most bytes of an answer about a vote or a consensus.
 const MOST: usize = 256 << 10;
 /// The largest answer with epochs that were missed.
 const MOST_MISSED: usize = 64 << 20;
@@ -26,7 +26,7 @@ const MOST_MISSED: usize = 64 << 20;
 const PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-/// Members over HTTP.
+/// A [`Transport`] that asks members over HTTP.
 #[derive(Debug, Clone)]
 pub struct HttpTransport {
     client: HttpClient,

@@ -22,7 +22,7 @@ use crate::{Evaluation, Patch, PatchBase, Verdict};
 pub const PROPOSAL_TYPE: &str = "urn:herm:proposal:1";
 /// The fewest members that must approve, whatever is configured: one is no mesh.
 pub const LEAST_QUORUM: usize = 2;
-/// The most members.
+/// The most members of a mesh: a consensus lists the votes of all in one file.
 const MOST_MEMBERS: usize = 99;
 
 /// A member of the mesh.
@@ -67,7 +67,7 @@ impl Mesh {
         Ok(Self { members, quorum })
     }
 
-    /// The members.
+    /// The members, in the order of the configuration.
     pub fn members(&self) -> &[Member] {
         &self.members
     }
@@ -89,7 +89,7 @@ impl Mesh {
 pub struct MeshProposal {
     /// The patch file, as it is.
     pub patch: String,
-    /// Its hash.
+    /// The hash of the patch file, as `sha256:…`.
     pub patch_hash: String,
     /// What every node runs.
     pub evaluation: Evaluation,
@@ -162,7 +162,7 @@ impl MeshProposal {
         Signed::seal(proposal, proposer)
     }
 
-    /// The patch.
+    /// Parses the patch file again: an error where it breaks a rule of patches.
     pub fn patch(&self) -> Result<Patch> {
         Patch::parse(self.patch.as_bytes())
     }
@@ -216,9 +216,9 @@ pub trait Transport: Send + Sync {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NonVoter {
-    /// The member.
+    /// The member's name in the configuration of the proposer.
     pub name: String,
-    /// Its key.
+    /// The member's public key, as text.
     pub key: String,
     /// What came instead of a vote.
     pub why: String,
@@ -233,9 +233,9 @@ impl NonVoter {
 /// What came of asking.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct CollectedVotes {
-    /// Votes.
+    /// Votes with the signature of the member that was asked; not counted yet.
     pub votes: Vec<SignedVote>,
-    /// Members without one.
+    /// Members that gave no vote.
     pub silent: Vec<NonVoter>,
 }
 

@@ -1,11 +1,10 @@
 //! Gates: nothing is applied because of a verdict alone.
 //!
 //! - The human gate is [`approval`]: a steward signs for one patch, one brain as it is, one verdict, once.
-//! - The mesh gate is [`mesh`]: nodes that do not trust each other's word verify a [`MeshProposal`] each by
-//!   itself, sign a [`Vote`], and [`vote::tally`] counts. The count is a signed
-//!   [`Consensus`].
-//! - [`Gate`] says which of them must open. What comes through is [`GatePass`]: nobody else can make one, and whoever
-//!   applies a patch asks for it.
+//! - The mesh gate is [`mesh`]: nodes that do not trust each other's word verify a [`MeshProposal`] each by itself,
+//!   sign a [`Vote`], and [`vote::tally`] counts. The count is a signed [`Consensus`].
+//! - [`Gate`] says which of them must open. What comes through is [`GatePass`]: nobody else can make one, and the
+//!   code that applies a patch asks for it.
 //!
 //! Formats, rules and threats are in `docs/operate/gates.md`.
 
@@ -49,17 +48,17 @@ pub use vote::{SignedVote, Vote, VoteSubject, VoteTally};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Gate {
-    /// A steward approves.
+    /// A steward has to approve.
     #[default]
     Human,
-    /// The mesh agrees.
+    /// The mesh has to agree.
     Mesh,
-    /// Both.
+    /// A steward has to approve and the mesh has to agree.
     Both,
 }
 
 impl Gate {
-    /// The stable name.
+    /// The name in the configuration and in output: `human`, `mesh` or `both`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Human => "human",
@@ -112,7 +111,7 @@ impl Gate {
 /// What is brought to the gates, and what they go by.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct GateEvidence<'a> {
-    /// What was decided about the verdict, by whoever, and who the stewards are.
+    /// All that was decided about the verdict, also by keys of no steward, and who the stewards are.
     pub decisions: Option<(&'a [SignedApproval], &'a Stewards)>,
     /// What the mesh said, and who its members are.
     pub consensus: Option<(&'a SignedConsensus, &'a Mesh, &'a VoteStore)>,
@@ -150,7 +149,7 @@ pub fn pass(
     Ok(passed)
 }
 
-/// Who granted something.
+/// Who let a patch through one gate.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Grantor {
@@ -172,7 +171,7 @@ pub struct GateGrant {
 }
 
 impl GateGrant {
-    /// Who granted it.
+    /// The steward or the members who let it through.
     pub fn by(&self) -> &Grantor {
         &self.by
     }
@@ -188,8 +187,8 @@ impl GateGrant {
     }
 }
 
-/// Every gate that must open has opened. Whoever applies a patch asks for this, and asks it once more with the brain in
-/// hand.
+/// Every gate that must open has opened. The code that applies a patch asks for this, and checks it once more against
+/// the brain as it then is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct GatePass {

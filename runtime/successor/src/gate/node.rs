@@ -17,17 +17,17 @@ use crate::{Verdict, VerdictRuling};
 /// What a node is made of.
 #[derive(Clone)]
 pub struct MeshNodeParts {
-    /// The members.
+    /// The mesh it belongs to; the node's own key is one of its members'.
     pub mesh: Mesh,
     /// The node's own key, a member's.
     pub signer: Signer,
-    /// What it remembers.
+    /// The votes it gave and the epochs that are closed, on disk.
     pub book: VoteStore,
-    /// Who verifies.
+    /// Judges proposals with a successor of this node.
     pub verifier: Arc<dyn PatchVerifier>,
-    /// Time.
+    /// Dates votes, proposals and consensuses.
     pub clock: Arc<dyn Clock>,
-    /// Randomness.
+    /// Makes the nonces of what this node signs.
     pub random: Arc<dyn Random>,
 }
 
@@ -61,7 +61,7 @@ impl MeshNode {
         Ok(Self(Arc::new(parts)))
     }
 
-    /// The members.
+    /// The mesh that this node belongs to.
     pub fn mesh(&self) -> &Mesh {
         &self.0.mesh
     }
@@ -75,7 +75,7 @@ impl MeshNode {
         self.0.signer.public()
     }
 
-    /// What it remembers.
+    /// The votes this node gave and the epochs that are closed.
     pub fn book(&self) -> &VoteStore {
         &self.0.book
     }
@@ -238,5 +238,5 @@ fn objection(local: &Verdict) -> Option<&'static str> {
 
 /// Runs what waits for the disk on a thread of its own.
 async fn off_the_executor<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
-    tokio::task::spawn_blocking(work).await.map_err(|_| Error::internal("looking into the book was interrupted"))?
+    tokio::task::spawn_blocking(work).await.map_err(|_| Error::internal("reading the votes was interrupted"))?
 }

@@ -1,4 +1,4 @@
-//! Used once: the numbers that make a permission good for one time, and the book of those that were used.
+//! Numbers that make a permission good for one time, and the store of those that were used.
 
 use crate::error::{Error, Result};
 use crate::fsio::Root;
@@ -13,7 +13,7 @@ pub struct Nonce(Box<str>);
 herm_core::validated_text!(Nonce);
 
 impl Nonce {
-    /// A new one.
+    /// Draws a nonce; an error where there is no randomness.
     pub fn new(random: &dyn Random) -> Result<Self> {
         let mut bytes = [0; 16];
         random.fill(&mut bytes)?;
@@ -21,7 +21,7 @@ impl Nonce {
         Ok(Self(digits.into()))
     }
 
-    /// The rule.
+    /// Refuses everything but 32 digits of 0-9 a-f.
     pub fn validate(text: &str) -> Result<()> {
         if text.len() == 32 && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f')) {
             return Ok(());
@@ -38,13 +38,13 @@ pub struct NonceStore {
 }
 
 impl NonceStore {
-    /// The book beside these brains.
+    /// Opens the used nonces that are kept in the directory of these brains, and creates it where it is missing.
     pub fn open(layout: &Layout) -> Result<Self> {
         Ok(Self { root: gates(layout, &["nonces"])? })
     }
 
-    /// Uses a nonce of a key up, with a note of what for; `false` where it was used before. When this returns, it is on
-    /// the disk.
+    /// Uses a nonce of a key up, with a note of what for; `false` where it was used before. It is on the
+    /// disk when this returns.
     pub fn spend(&mut self, key: &PublicKey, nonce: &Nonce, what_for: &str) -> Result<bool> {
         self.root.create(&place(key, nonce)?, format!("{key} {nonce} {what_for}\n").as_bytes())
     }

@@ -1,4 +1,4 @@
-//! Whoever proposes: from a verdict of its own to what the mesh says of it.
+//! The proposer: from a verdict of its own to what the mesh says of it.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ const TELLING: Duration = Duration::from_secs(30);
 /// What came of a proposal.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ProposalResult {
-    /// What was proposed.
+    /// The signed proposal that members voted on.
     pub proposal: SignedProposal,
     /// What the mesh said.
     pub consensus: SignedConsensus,

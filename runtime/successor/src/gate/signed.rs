@@ -29,7 +29,7 @@ pub trait Predicate: Serialize + DeserializeOwned {
         None
     }
 
-    /// The rules it obeys, whoever signed it.
+    /// Refuses a document that breaks a rule of its kind, whatever key signed it.
     fn validate(&self) -> Result<()> {
         Ok(())
     }
@@ -145,7 +145,7 @@ impl<T: Predicate> Signed<T> {
         Self::open(Envelope::parse(line)?)
     }
 
-    /// What was said.
+    /// The document that was signed.
     pub fn predicate(&self) -> &T {
         &self.said
     }
@@ -160,7 +160,7 @@ impl<T: Predicate> Signed<T> {
         &self.hash
     }
 
-    /// The envelope.
+    /// The DSSE envelope with the signature.
     pub fn envelope(&self) -> &Envelope {
         &self.envelope
     }
@@ -191,7 +191,7 @@ fn check_author<T: Predicate>(said: &T, key: &PublicKey) -> Result<()> {
     match said.author() {
         Some(author) if author != key.to_string() => {
             Err(Error::refused(format!("{} says it is signed by {author}, and is signed by {key}", T::WHAT))
-                .hint("whoever makes a document signs it with their own key"))
+                .hint("the maker of a document signs it with their own key"))
         }
         _ => Ok(()),
     }

@@ -15,7 +15,7 @@ use crate::{PatchBase, VerdictRuling};
 
 /// What the predicate of a vote is.
 pub const VOTE_TYPE: &str = "urn:herm:vote:1";
-/// The longest reason.
+/// The longest reason of a vote, in bytes.
 const MAX_REASON: usize = 40;
 
 /// What a vote is about. All of it must be right, or the vote is about something else.
@@ -24,11 +24,11 @@ const MAX_REASON: usize = 40;
 pub struct VoteSubject {
     /// The proposal: `sha256:…` of its statement.
     pub proposal: String,
-    /// The patch.
+    /// The hash of the patch file, as `sha256:…`.
     pub patch_hash: String,
     /// The brain, as it was proposed.
     pub base: PatchBase,
-    /// The epoch.
+    /// The epoch in which it was proposed.
     pub epoch: u64,
     /// Who proposed it, by key: nobody else says what came of it.
     pub proposer: String,
@@ -122,8 +122,8 @@ impl Predicate for Vote {
 }
 
 impl Vote {
-    /// Why a vote is no answer: it costs its node nothing and says nothing of the patch, so it neither counts nor closes
-    /// an epoch.
+    /// Why a vote does not count: it costs its node nothing and says nothing of the patch, so it neither counts
+    /// nor closes an epoch.
     fn unjudged(&self) -> Option<String> {
         let reason = self.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
         self.verdict_hash.is_none().then(|| format!("it rests on no verdict{reason}"))
@@ -134,9 +134,9 @@ impl Vote {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum VoteStatus {
-    /// It approves.
+    /// It approves: the only answer that the quorum counts.
     Approve,
-    /// It rejects.
+    /// It rejects the patch.
     Reject,
     /// It wants a revision: no approval.
     NeedsRevision,
@@ -148,11 +148,11 @@ pub enum VoteStatus {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CountedVote {
-    /// The member.
+    /// The member's name in the configuration of the node that counts.
     pub name: String,
-    /// Its key.
+    /// The member's public key, as text.
     pub key: String,
-    /// How it counts.
+    /// How the member's answer counts.
     pub standing: VoteStatus,
 }
 
@@ -160,23 +160,23 @@ pub struct CountedVote {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RejectedVote {
-    /// Who signed it.
+    /// The public key that signed it, a member's or not.
     pub key: String,
     /// Why it does not count.
     pub why: String,
 }
 
-/// The count.
+/// Votes on one proposal, counted by the rules of one mesh.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct VoteTally {
-    /// Members.
+    /// How many members the mesh has.
     pub members: usize,
     /// How many of them must approve.
     pub quorum: usize,
     /// Members whose answer counts.
     pub responders: usize,
-    /// Members who approve.
+    /// How many members approve.
     pub approvals: usize,
     /// Whether the proposal passes.
     pub passed: bool,

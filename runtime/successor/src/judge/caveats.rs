@@ -14,7 +14,7 @@ const MAX_CAVEATS: usize = 40;
 /// The most caveats of one kind.
 const MAX_OF_A_KIND: usize = 8;
 
-/// The caveats.
+/// The caveats of a judgement, one sentence each: those beyond [`MAX_CAVEATS`] are only counted.
 pub(crate) fn of(found: &JudgeFindings<'_>, verdict: VerdictRuling) -> Vec<String> {
     let mut caveats = Vec::new();
     let mut kind = |several: Vec<String>, what: &str| {

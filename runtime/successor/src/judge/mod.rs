@@ -2,7 +2,7 @@
 //! same seed give the same judgement on every machine. A worker never grades itself; what it says comes
 //! here as samples that the parent checked.
 //!
-//! In this order:
+//! The first of these that holds is the ruling:
 //! 1. **REJECT** where the samples cannot be trusted: a side of a pair is missing or there twice, a sample is of
 //!    no case of the evaluation, the sides were checked for different things.
 //! 2. **REJECT** where the patch breaks something: a case that ran in the baseline fails more often with
@@ -10,7 +10,7 @@
 //!    or a guard needs is gone or impossible, a guard is broken.
 //! 3. **NEEDS_REVISION** where nothing is shown: no goals, a part that the baseline itself cannot run,
 //!    no goal met, a goal worse, a guard that is doubtful or was not measured.
-//! 4. **APPROVE** otherwise.
+//! 4. **APPROVE** where none of these holds.
 //!
 //! Confidence is the share of resamples of the whole evaluation that come to the same ruling, and 1 where chance has no
 //! part in it. The full definitions are in `docs/reference/verdict.md`.
@@ -34,7 +34,7 @@ use crate::verdict::{CheckCounts, MetricComparison, VerdictRuling};
 /// What the judge found.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Judgement {
-    /// The ruling.
+    /// Whether the patch is approved, is rejected or needs a revision.
     pub verdict: VerdictRuling,
     /// The share of resampled evaluations that come to the same ruling; 1 where no chance is involved.
     pub confidence: f64,
@@ -44,9 +44,9 @@ pub struct Judgement {
     pub summary: String,
     /// What a reader should know before relying on it.
     pub caveats: Vec<String>,
-    /// Checks, counted.
+    /// How many checks passed, regressed and were fixed; all 0 where nothing was compared.
     pub checks: CheckCounts,
-    /// Metrics, compared.
+    /// One comparison for each metric and part with pairs; empty where nothing was compared.
     pub statistics: Vec<MetricComparison>,
 }
 

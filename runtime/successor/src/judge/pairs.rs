@@ -59,7 +59,7 @@ pub(crate) fn label(part: &str, case: &str) -> String {
     format!("“{}” of “{}”", line(case, 60), line(part, 60))
 }
 
-/// Samples in pairs.
+/// All samples of an evaluation, as pairs of baseline and patched, by case.
 #[derive(Debug)]
 pub(crate) struct Pairing<'a> {
     /// By part and name.
@@ -82,7 +82,7 @@ pub(crate) enum Flaw {
 }
 
 impl Flaw {
-    /// The stable name.
+    /// The reason that a verdict rejected for this flaw carries.
     pub(crate) fn code(&self) -> &'static str {
         match self {
             Self::Twice(_) => "sample_twice",
@@ -92,7 +92,7 @@ impl Flaw {
         }
     }
 
-    /// What is wrong.
+    /// The flaw in one sentence, for the summary or a caveat.
     pub(crate) fn sentence(&self) -> String {
         match self {
             Self::Twice(of) => format!("{of} was handed in twice."),

@@ -36,7 +36,7 @@ impl SplitMix64 {
         Self(seed)
     }
 
-    /// The next number.
+    /// Draws the next number of the stream, evenly from all 64-bit numbers.
     pub fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -69,8 +69,8 @@ pub(crate) fn values(pair: &Pair<'_>, metric: Metric) -> Option<[f64; 2]> {
     Some([before, if is_rounding { before } else { after }])
 }
 
-/// Compares every scope over the pairs of the cases, which are sorted by part. A scope without a pair has no
-/// comparison.
+/// Compares every scope over the pairs of the cases, which are sorted by part.
+/// A scope without a pair has no comparison.
 pub(crate) fn compare(cases: &[Case<'_>], scopes: &[MetricScope], seed: u64) -> Vec<Option<Compared>> {
     let parts: Vec<&[Case<'_>]> = cases.chunk_by(|a, b| a.part == b.part).collect();
     let mut metrics: Vec<Metric> = scopes.iter().map(|(metric, _)| *metric).collect();
@@ -188,7 +188,7 @@ fn resample(strata: &[usize], columns: &[Column<'_>], chosen: &[Vec<usize>], see
     changes
 }
 
-/// The sum of values times weights, in four lanes: a single one would be four times slower.
+/// The sum of values times weights, in four partial sums side by side: a single one would be four times slower.
 fn weigh(values: &[f64], weights: &[f64]) -> f64 {
     let (mut lanes, mut rest) = ([0.0; 4], 0.0);
     let (fours, last) = values.as_chunks::<4>();
@@ -319,7 +319,7 @@ fn sign_flip(differences: &[f64], seed: u64) -> f64 {
     as_far as f64 / (RESAMPLES + 1) as f64
 }
 
-/// Counts checks.
+/// Counts the checks of all cases by their outcome on both sides.
 pub(crate) fn count(tallies: &[Tally<'_>]) -> CheckCounts {
     let outcomes = |wanted: &[Outcome]| tallies.iter().filter(|tally| wanted.contains(&tally.outcome())).count() as u64;
     CheckCounts {

@@ -10,7 +10,7 @@ use crate::verdict::{Direction, MetricComparison, VerdictRuling};
 /// So many things of a kind are named; the others are counted.
 const NAMED: usize = 3;
 
-/// The summary.
+/// The summary as one text: what broke, then checks, guards and goals, and what was not shown.
 pub(crate) fn of(found: &JudgeFindings<'_>, verdict: VerdictRuling) -> String {
     let mut sentences = Vec::new();
     sentences.extend(broken(found, "could not be run with the patch", |one| match one {

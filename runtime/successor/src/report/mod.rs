@@ -15,7 +15,7 @@ use crate::patch::Patch;
 use crate::report::chart::safe;
 use crate::verdict::{Verdict, VerdictRuling};
 
-/// The largest report.
+/// The largest report, in bytes; what no longer fits is left out, and the page says so.
 pub const MAX_REPORT_BYTES: usize = 1_000_000;
 /// What is left for the end of the page.
 const END_BYTES: usize = 4_000;
@@ -25,18 +25,18 @@ const STYLE: &str = include_str!("style.css");
 /// What a report is made of.
 #[derive(Debug, Clone, Copy)]
 pub struct VerdictReport<'a> {
-    /// The verdict.
+    /// The verdict that the page shows.
     pub verdict: &'a Verdict,
     /// The patch it is about.
     pub patch: &'a Patch,
-    /// What was run.
+    /// The evaluation that was run on both sides.
     pub evaluation: &'a Evaluation,
-    /// What was measured.
+    /// The samples behind the verdict; the page pairs them again.
     pub samples: &'a [EvaluationSample],
 }
 
 impl VerdictReport<'_> {
-    /// The page.
+    /// The whole page, self-contained and at most [`MAX_REPORT_BYTES`] long.
     pub fn to_html(&self) -> String {
         let pairing = Pairing::of(self.evaluation, self.samples);
         let mut page = Page { html: self.head(), left_out: 0 };

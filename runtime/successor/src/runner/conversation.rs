@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use crate::text;
 use crate::wire::{self, Answer, FromWorker, ToWorker, WireAsk};
 
-/// The most questions of one worker that are answered at the same time. Whoever asks more waits.
+/// The most questions of one worker that are answered at the same time. A further question waits.
 const MOST_AT_ONCE: usize = 64;
 /// The most memory of such questions, but for one that is larger by itself.
 const MOST_BYTES_AT_ONCE: usize = 32 << 20;
@@ -36,7 +36,7 @@ pub(super) trait Responder: Sync {
     /// Answers a question, unless it is over before there is an answer. Nothing ends the conversation.
     fn reply(&self, ask: WireAsk, over: watch::Receiver<bool>) -> Option<Answer>;
 
-    /// Runs a program.
+    /// Runs the program with this SHA-256, called `name` in messages; blocks until it ends or its time is up.
     fn program(&self, name: &str, program: &str, input: String, millis: u64) -> Answer;
 }
 
@@ -71,7 +71,7 @@ pub(super) fn converse(stream: &UnixStream, order: &ToWorker, desk: &impl Respon
                     let answering = move || {
                         let _place = place;
                         match desk.reply(ask, over.subscribe()) {
-                            // Where this fails, whoever listens hears that it is over.
+                            // Where this fails, `say` ends the conversation, and the loop sees that it is over.
                             Some(answer) if !*over.borrow() => drop(say(&ToWorker::Answer { id, answer })),
                             Some(_) => {}
                             None => end(),

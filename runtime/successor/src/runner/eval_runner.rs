@@ -29,7 +29,7 @@ pub(crate) struct EvalResult {
     pub(crate) empty: Vec<String>,
     pub(crate) walls: SandboxSummary,
     pub(crate) spent: SuccessorUsage,
-    /// What programs used.
+    /// What programs used that ran for a worker, of both sides together.
     programs: ResourceUsage,
     /// What commands used, the largest of each.
     commands: SuccessorUsage,
@@ -69,7 +69,7 @@ pub(crate) struct EvalRunner<'a> {
 }
 
 impl EvalRunner<'_> {
-    /// Runs everything. Blocks.
+    /// Runs every part on both sides, commands last. Blocks for as long as that takes.
     pub(crate) fn run(self) -> EvalResult {
         let began = Instant::now();
         let mut run = EvalResult::default();

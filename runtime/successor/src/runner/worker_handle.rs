@@ -28,9 +28,9 @@ const LONGEST_PROGRAM: Duration = Duration::from_secs(10);
 /// Why an evaluation ended without a comparison.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Rejection {
-    /// The stable name.
+    /// The reason of the verdict: `worker_died`, `budget_wall`, …
     pub(crate) reason: String,
-    /// The sentence.
+    /// What happened, in one sentence for the summary.
     pub(crate) sentence: String,
 }
 
@@ -71,7 +71,7 @@ impl Rejection {
 pub(crate) struct ParentServices<'a> {
     /// Who answers the baseline, and who the patched side: a patch may bring another backend.
     pub(crate) brokers: [Option<Arc<Broker>>; 2],
-    /// Who runs programs.
+    /// Runs programs for workers, each in a sandbox of its own.
     pub(crate) sandboxes: &'a SandboxedPrograms,
     /// The programs of the patch and of the brain, by their SHA-256. No other is run.
     pub(crate) programs: ProgramsByDigest,
@@ -141,7 +141,7 @@ impl WorkerHandle {
             return Err(Rejection::new("budget_money", "The money for models was used up."));
         }
         match said {
-            // A program that was ended at the wall is no answer: the time is up for whoever waited for it, too.
+            // A program that was ended at the wall has no answer, and the case that waited for it is late as well.
             Ok(_) if Instant::now() >= around.until => {
                 self.end();
                 Err(Rejection::new("budget_wall", format!("The time was up while the {} side worked.", arm.name())))
@@ -240,7 +240,7 @@ impl Responder for Answers<'_> {
                 replied = broker.ask(&ask) => replied.into(),
             }
         });
-        // Whoever wants more than there is gets no more answers: it is ended now, not when it has done.
+        // A worker that asks for more than there is gets no more answers: it is ended now, not when it has done.
         Some(answer).filter(|_| !self.around.is_spent(self.arm))
     }
 

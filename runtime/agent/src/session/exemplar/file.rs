@@ -1,5 +1,5 @@
-//! `references/examples.md` of a procedure's skill: a heading and a fenced JSON line for each example, oldest first. The
-//! page is `docs/reference/examples.md`.
+//! `references/examples.md` of a procedure's skill: a heading and a fenced JSON line for each example, oldest first.
+//! The page is `docs/reference/examples.md`.
 
 use super::nearest::{features, likeness};
 use super::{Example, procedure_slug};
@@ -20,7 +20,7 @@ const HEADING_CHARS: usize = 80;
 const HEAD: &str =
     "# Examples\n\nTasks that went well, told short. herm shows the nearest one to the next task of the kind.\n";
 
-/// Reads the examples. What a person wrote around them is passed over, and so is what is no example.
+/// Reads the examples. What a person wrote around them is passed over, and so is what is not an example.
 pub fn parse(text: &str) -> Vec<Example> {
     let mut examples = Vec::new();
     let mut fenced = false;
@@ -36,7 +36,7 @@ pub fn parse(text: &str) -> Vec<Example> {
     examples
 }
 
-/// Writes them.
+/// Writes the file of the examples, in the given order.
 pub fn write(examples: &[Example]) -> Result<String> {
     let mut text = HEAD.to_owned();
     for example in examples {

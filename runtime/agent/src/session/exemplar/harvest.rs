@@ -101,7 +101,7 @@ fn fitting(transcript: &Transcript, role: &str, room: Room) -> Option<Example> {
     let answer = short(answer, &calls, &asked, role);
     let example = Example { task: transcript.task.clone(), question, calls, answer };
     let written = serde_json::to_string(&example).ok()?;
-    // A secret in an argument or an answer is no example for anybody, and an order to whoever reads it is none.
+    // A secret in an argument or an answer is not an example for anybody, and an order to the reader is not one either.
     (written.len() <= EXAMPLE_BYTES && redact(&written) == written && !(transcript.guarded && gives_orders(&example)))
         .then_some(example)
 }
@@ -221,7 +221,7 @@ fn around(sentence: &str, place: Range<usize>) -> String {
     format!("{open}{}{close}", kept.trim())
 }
 
-/// Whether a text of the example speaks to whoever reads it. The texts are looked at as they will be shown: in the file
+/// Whether a text of the example gives orders to its reader. The texts are looked at as they will be shown: in the file
 /// they stand as quotations, which the guard of skills lets pass.
 fn gives_orders(example: &Example) -> bool {
     let refuses = |text: &str| {

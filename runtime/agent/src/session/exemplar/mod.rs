@@ -42,20 +42,20 @@ const SLUG_CHARS: usize = 56;
 pub struct Example {
     /// The task it was.
     pub task: TaskId,
-    /// What was asked.
+    /// The question of the task, shortened where it is long.
     pub question: String,
     /// The calls that led to the answer, in order.
     pub calls: Vec<ExampleCall>,
-    /// What was answered.
+    /// The final answer as JSON; an answer of one rambling text is cut.
     pub answer: Value,
 }
 
 /// A call of an example.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ExampleCall {
-    /// The tool.
+    /// The name of the tool that was called.
     pub tool: String,
-    /// With what.
+    /// The arguments that the call went well with.
     pub args: Map<String, Value>,
     /// The part of its result that mattered.
     pub result: String,

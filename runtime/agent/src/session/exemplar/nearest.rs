@@ -17,7 +17,7 @@ const FLOOR: f64 = 0.15;
 /// An example that is ready to be compared.
 #[derive(Debug, Clone)]
 pub struct IndexedExample {
-    /// The example.
+    /// The example as its file has it.
     pub example: Example,
     features: Vec<u64>,
     /// Whether parts of the question were left out.
@@ -35,14 +35,14 @@ impl From<Example> for IndexedExample {
 /// An example, and how near it is.
 #[derive(Debug, Clone, Copy)]
 pub struct Match<'e> {
-    /// The example.
+    /// The example that was found.
     pub example: &'e Example,
     /// What part of their words and pairs of words the two questions share, 0 to 1.
     pub score: f64,
 }
 
-/// The example that is nearest to a question, where one is of its kind. Among equals the one with fewer calls, then the
-/// later one.
+/// The example that is nearest to a question, where one is of its kind. Among equals it is the one with fewer calls,
+/// and among those the later one.
 pub fn nearest<'e>(question: &str, examples: impl IntoIterator<Item = &'e IndexedExample>) -> Option<Match<'e>> {
     let asked = features(question);
     let mut known: Vec<(&IndexedExample, Vec<u64>)> = Vec::new();

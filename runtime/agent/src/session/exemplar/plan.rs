@@ -29,7 +29,6 @@ pub struct Plan {
     steps: Vec<Step>,
 }
 
-/// One call.
 #[derive(Debug, Clone, PartialEq)]
 struct Step {
     tool: String,
@@ -48,13 +47,13 @@ enum Argument {
     /// The question or a result has it: a tool's own example knows of no call before it. Not all of its words are among
     /// `vocabulary`, the words in which the tool speaks of itself.
     FromTask { value: String, vocabulary: BTreeSet<String> },
-    /// Anything.
+    /// Any value that the tool's schema allows.
     Open,
 }
 
 impl Plan {
-    /// The plan of an example, where all of its tools are there. `repeated` says which of its arguments were the same in
-    /// other examples.
+    /// The plan of an example, where all of its tools are there. `repeated` says which of its arguments
+    /// were the same in other examples.
     pub fn of(example: &Example, repeated: &RepeatedArguments, tools: &[&ToolSpec]) -> Option<Self> {
         let mut steps = Vec::with_capacity(example.calls.len());
         for (at, call) in example.calls.iter().enumerate() {
@@ -141,8 +140,8 @@ impl Plan {
         tools.iter().map(held).collect()
     }
 
-    /// The one legal reply of a step as a schema, given the question and the results so far; none behind the last, where
-    /// the answer comes.
+    /// The one legal reply of a step as a schema, given the question and the results so far; none behind the last,
+    /// where the answer comes.
     pub fn legal(&self, step: usize, tools: &[&ToolSpec], question: &str, results: &[&str]) -> Option<Value> {
         let step = self.steps.get(step)?;
         let card = tools.iter().find(|card| card.name == step.tool)?;

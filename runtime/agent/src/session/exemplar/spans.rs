@@ -1,5 +1,5 @@
-//! The values that a text offers to an argument: its words, runs of words, names, quotations and identifiers, each as it
-//! stands there. Pure.
+//! The values that a text offers to an argument: its words, runs of words, names, quotations and identifiers, each
+//! as it stands there. Pure.
 //!
 //! The list is generous. A value that is missing from it cannot be given by a model that is held to it.
 
@@ -89,7 +89,7 @@ pub(super) fn numbers(text: &str) -> Vec<String> {
         let before = |back: usize| start.checked_sub(back).and_then(|at| characters.get(at)).map(|(_, c)| *c);
         let written = text.get(byte(start)..byte(at)).unwrap_or_default();
         let plain = written.replace(',', "");
-        // A joint is no sign: "order-572".
+        // A joint is not a sign: "order-572".
         let is_negative = before(1) == Some('-') && before(2).is_none_or(|c| !c.is_alphanumeric());
         if is_negative {
             found.add(&format!("-{plain}"));

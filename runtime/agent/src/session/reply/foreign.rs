@@ -168,8 +168,8 @@ impl<'r> Announced<'r> {
     }
 }
 
-/// The tool that a line names, where the line behind it says that arguments follow, as `Action: NAME` and
-/// `Action Input:` do.
+/// The tool that a line names, where the line behind it says that arguments follow, as `Action Input:` does behind
+/// a line `Action: NAME`.
 fn by_labels(before: &str) -> Option<Announced<'_>> {
     let plain = |label: &str| {
         let letters = label.chars().map(|c| if c.is_alphabetic() { c.to_ascii_lowercase() } else { ' ' });

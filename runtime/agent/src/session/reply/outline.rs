@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use super::foreign::{self, Announced};
 use super::{Edition, Object, ObjectProblem, broken};
 
-/// Keys beside `tool` and `args` in which models like to talk. They are no arguments.
+/// Keys beside `tool` and `args` in which models like to talk. They are not arguments.
 const REMARKS: [&str; 3] = ["thought", "reasoning", "comment"];
 
 /// Keys that other harnesses write for `args`, in an object that has the key `tool`.

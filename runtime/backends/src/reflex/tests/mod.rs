@@ -1,4 +1,4 @@
-//! A desk with the three seeds on it: tools that return what the real ones do, and a session that
+//! The reflex with the three seeds: tools that return what the real ones do, and a session that
 //! runs to its end.
 
 mod answers;

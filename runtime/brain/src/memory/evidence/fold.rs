@@ -31,7 +31,7 @@ pub(super) struct TallyRow<'r> {
     pub(super) at: i64,
     pub(super) tool: &'r str,
     pub(super) is_error: bool,
-    /// Each skill once.
+    /// The skills loaded before the call, each of them once.
     pub(super) skills: Vec<&'r str>,
     /// Roughly how many bytes it takes, with its arguments and its places in the indexes.
     pub(super) weight: i64,
@@ -86,7 +86,7 @@ pub(super) fn each_after(
     Ok(())
 }
 
-/// One row, for whoever takes it away.
+/// Shows the row with this number to `look`, before it is deleted. `None` where there is none.
 pub(super) fn one<T>(connection: &Connection, id: i64, look: impl FnOnce(&TallyRow<'_>) -> T) -> Result<Option<T>> {
     let failed = |source| sql("read memory.db", source);
     let mut statement = connection.prepare_cached(&format!("{LIGHT} WHERE id = ?1")).map_err(failed)?;

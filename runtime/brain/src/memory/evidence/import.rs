@@ -21,17 +21,17 @@ const NAME_CHARS: usize = 64;
 /// The most characters of a task's id.
 const TASK_CHARS: usize = 256;
 
-/// A session that ran elsewhere, as its record tells it. Texts are previews already: redacted, on one
-/// line, and bounded.
+/// A session that ran elsewhere, as its record tells it. Texts are previews already: redacted, on one line,
+/// and of bounded length.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImportedSession {
     /// Its id; all its rows carry it as their task.
     pub task: String,
-    /// When it began.
+    /// When it began; where its record does not say that, when the record was last changed.
     pub at: Timestamp,
     /// The model that spoke.
     pub model: String,
-    /// Where it ran.
+    /// The platform it ran on, as its record names it; empty where the record does not.
     pub platform: String,
     /// Its tool calls, in order.
     pub tools: Vec<Evidence>,
@@ -52,7 +52,7 @@ pub struct ImportedTurn {
     pub asked: String,
     /// The beginning of the answer.
     pub answered: String,
-    /// When.
+    /// When it was asked; when the session began, where only that is known.
     pub at: Timestamp,
 }
 
@@ -72,8 +72,8 @@ pub struct EvidenceImportCounts {
     pub duplicates: u64,
 }
 
-/// Takes in what is new of a session. Inside a transaction of the caller's. Writes nothing where
-/// everything is known.
+/// Takes in what is new of a session, inside a transaction of the caller's. Where everything is known
+/// already, nothing is written.
 pub(crate) fn import_session(
     connection: &Connection,
     session: &ImportedSession,

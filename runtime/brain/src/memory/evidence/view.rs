@@ -1,5 +1,5 @@
-//! Reading evidence: counts from the tallies, rows by their skill, and in both the rows that are not
-//! counted yet. Each question is answered from one moment of the database, whoever writes meanwhile.
+//! Reading evidence: counts from the tallies, rows by their skill, and in both the rows that are not counted yet. Each
+//! question is answered from one moment of the database, even if another process writes meanwhile.
 
 use std::collections::HashMap;
 
@@ -17,15 +17,15 @@ use crate::memory::outcome::{OutcomeCounts, OutcomeValue};
 /// How much evidence there is, by skill and by tool. The most active come first.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 pub struct EvidenceSummary {
-    /// Tool events.
+    /// Tool calls of tasks and imported sessions in the window.
     pub tool_events: u64,
     /// Those of them that failed or were refused.
     pub error_events: u64,
     /// Those of them that looked at or changed skills.
     pub skill_events: u64,
-    /// Questions and answers.
+    /// Questions with their answers in the window.
     pub turn_events: u64,
-    /// Sessions.
+    /// Tasks and imported sessions in the window, each counted once.
     pub session_events: u64,
     /// Every skill that was loaded.
     pub skills: Vec<SkillTally>,
@@ -36,7 +36,7 @@ pub struct EvidenceSummary {
 /// How much evidence there is of a skill.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SkillTally {
-    /// The skill.
+    /// The skill that was loaded when the events happened.
     pub skill: Slug,
     /// Tool events of sessions that had it loaded.
     pub events: u64,
@@ -51,9 +51,9 @@ pub struct SkillTally {
 /// How often a tool was called.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ToolTally {
-    /// The tool.
+    /// The tool's name as the calls had it.
     pub tool: String,
-    /// Its events.
+    /// Its calls, with those that failed or were refused.
     pub events: u64,
     /// Those that failed or were refused.
     pub errors: u64,
@@ -66,7 +66,7 @@ pub struct EvidenceTotals {
     pub tool_events: u64,
     /// Rows of questions and answers.
     pub turn_events: u64,
-    /// Rows of sessions.
+    /// Rows of sessions: one for each task, one for each imported session.
     pub session_events: u64,
     /// Rows that are still to be counted by day and skill.
     pub uncounted: u64,
@@ -115,8 +115,8 @@ impl Tallies {
     }
 }
 
-/// What there is of evidence. A window is named by the UTC midnight it begins with
-/// ([`window_start`](super::window_start)).
+/// What there is of evidence. A window is named by the UTC midnight it
+/// begins with; see [`window_start`](super::window_start).
 #[derive(Debug, Clone, Copy)]
 pub struct EvidenceView<'a> {
     database: &'a Database,
@@ -374,7 +374,8 @@ impl<'a> EvidenceView<'a> {
         })
     }
 
-    /// Reads from one moment: whoever counts meanwhile moves rows from the uncounted to the counted.
+    /// Reads from one moment: counting, which the brain's owner does meanwhile, moves rows from the
+    /// uncounted to the counted.
     fn at_once<T>(&self, read: impl FnOnce(&Connection) -> Result<T>) -> Result<T> {
         let connection = &self.database.connection;
         if !connection.is_autocommit() {

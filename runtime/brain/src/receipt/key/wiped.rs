@@ -1,5 +1,5 @@
-//! Where a key was, nothing of it is left. The whole memory of this process is searched, dead stack and freed heap
-//! included.
+//! Where a key was, nothing of it is left. The whole memory of this process is searched, with dead
+//! stack and freed heap.
 
 #![cfg(target_os = "linux")]
 

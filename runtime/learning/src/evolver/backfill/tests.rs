@@ -121,7 +121,7 @@ fn numbers_that_json_cannot_hold_do_not_lose_the_session() {
         let said: Vec<_> = session.turns.iter().map(|turn| (turn.asked.as_str(), turn.answered.as_str())).collect();
         assert_eq!(said, [(format!("say {odd} and \"{odd}\" twice").as_str(), odd)], "strings stay as they are");
     }
-    // What is no JSON for another reason is still told so.
+    // What is not JSON for another reason is still told so.
     assert!(read_record(b"{\"messages\": [NaN, oops]}", "n", CHANGED).unwrap_err().contains("not JSON"));
     assert!(read_record(b"{\"messages\": [NaN, \"open", "n", CHANGED).unwrap_err().contains("not"));
 }

@@ -31,9 +31,9 @@ const MOST_MERGED: usize = 4;
 /// A skill that may be merged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MergeCandidate {
-    /// The skill.
+    /// The skill's name; the keeper of a group keeps it.
     pub skill: Slug,
-    /// Its main file.
+    /// The text of its main file, front matter included.
     pub text: String,
     /// Whether it was found to help.
     pub proven: bool,
@@ -45,7 +45,7 @@ pub struct MergeCandidate {
     pub has_files: bool,
 }
 
-/// Skills that overlap.
+/// Skills whose words overlap so much that one of them can take in the others.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SkillGroup {
     /// The one that stays.

@@ -44,7 +44,7 @@ pub struct ConsolidationReport {
 }
 
 impl ConsolidationReport {
-    /// Whether nothing changed.
+    /// Whether no merge was tried and none waits for a person.
     pub fn is_empty(&self) -> bool {
         self.proposed.is_empty() && self.applied.is_empty()
     }

@@ -87,8 +87,8 @@ impl Draws {
     }
 }
 
-/// Lines of a skill about one matter: half of the words are of the matter, the others are common to everything an agent
-/// writes.
+/// Lines of a skill about one matter: half of the words are of the matter, the others are common to all that an
+/// agent writes about any matter.
 fn lines(draws: &mut Draws, matter: usize) -> Vec<String> {
     let mut line = || {
         let word = |draws: &mut Draws| match draws.below(2) {

@@ -1,10 +1,10 @@
-//! Observations from lines of JSON. A line that is no observation is reported and stops nothing.
+//! Observations from lines of JSON. A line that is not an observation is reported and stops nothing.
 
 use super::{MiningObservation, ReviewCandidate, mine};
 
-/// The longest line.
+/// The longest line in bytes; a longer one is not read.
 pub const MAX_LINE_BYTES: usize = 1 << 20;
-/// The most lines.
+/// The most lines that one call reads.
 pub const MAX_LINES: usize = 100_000;
 
 /// What was mined from lines.
@@ -12,7 +12,7 @@ pub const MAX_LINES: usize = 100_000;
 pub struct MiningReport {
     /// The candidates, in the order of their lines.
     pub candidates: Vec<ReviewCandidate>,
-    /// The lines that are no observations: their number, from 1, and why.
+    /// The lines that are not observations: their number, from 1, and why.
     pub bad: Vec<(usize, String)>,
 }
 

@@ -35,7 +35,7 @@ impl MiningObservation {
     }
 
     /// From a JSON object with `text`, `evidence_ref` or `evidence_refs`, `target_skill`, `tool_name`,
-    /// `is_error` and `skill_md_size`. All may be absent or null, and other fields are no concern of
+    /// `is_error` and `skill_md_size`. All may be absent or null, and other fields are not a concern of
     /// this; a value of a wrong type is a reason to refuse.
     pub fn from_json(value: &Value) -> Result<Self, String> {
         let Value::Object(fields) = value else { return Err("it is not a JSON object".to_owned()) };

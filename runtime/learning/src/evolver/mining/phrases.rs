@@ -209,8 +209,8 @@ pub(super) fn is_policy(text: &str) -> bool {
     })
 }
 
-/// Whether the text is a way to do something: numbered steps, words of order around a command, or
-/// several commands.
+/// Whether the text is a way to do something: numbered steps, words of order around a command, or several
+/// commands one after the other.
 pub(super) fn is_procedure(text: &str) -> bool {
     let text = lower(text);
     let commands = commands(&text);

@@ -112,7 +112,7 @@ impl Pass<'_> {
         if objection == Some(PINNED) {
             return Ok(EvolverCandidate { reason: PINNED.to_owned(), ..candidate });
         }
-        // Whoever made it can be asked; what the operator keeps out by name is not brought up.
+        // Its author can be asked; what the operator keeps out by name is not brought up.
         let may_propose = objection == Some(NOT_AGENT_CREATED) && self.options.may_hold();
         if let Some(objection) = objection
             && ((self.options.mode != EvolverPassMode::DryRun && !may_propose) || !may_show)
@@ -178,8 +178,8 @@ impl Pass<'_> {
     }
 
     /// The lessons of a skill that a person does not want: those of changes that were taken back, or whose block was taken
-    /// out by hand, and that do not stand in the text again. However much new evidence says the same, they do not come
-    /// back by themselves.
+    /// out by hand, and that do not stand in the text again. However much new evidence says the same, they do not
+    /// come back by themselves.
     fn undone_lessons(&self, slug: &Slug, text: &SkillMainFile) -> BTreeSet<String> {
         let has_block = text.text.contains(block::START);
         let of_skill: Vec<&EvolverChange> = self.changes.iter().filter(|change| change.skill == *slug).collect();

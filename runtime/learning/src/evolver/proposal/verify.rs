@@ -15,7 +15,6 @@ use crate::text;
 const DESTRUCTIVE: [&str; 6] = ["delete", "remove", "archive", "rename", "merge", "prune"];
 /// What such a word may end in, instead of its last `e`.
 const ENDINGS: [&str; 10] = ["e", "es", "ed", "er", "ers", "ing", "al", "als", "ion", "ions"];
-/// The most actions.
 const MAX_ACTIONS: usize = 100;
 /// The longest kind or description, in bytes.
 const MAX_ACTION_BYTES: usize = 4_000;
@@ -56,7 +55,7 @@ pub struct ProposalVerdict {
 
 const POLICY: &str = "a proposal that passes may be read by a person; it applies nothing by itself";
 
-/// Judges a proposal.
+/// Judges a proposal against what is true now; every check runs, and a failed one adds a line to `failures`.
 pub fn verify(proposal: &Value, facts: &Facts<'_>) -> ProposalVerdict {
     let results = [
         ("schema_version", schema(proposal)),
@@ -165,7 +164,7 @@ fn digest(proposal: &Value, facts: &Facts<'_>) -> Result<(), String> {
     Err(format!("the text of {} is no longer the one that the proposal was made for", facts.skill))
 }
 
-/// Kinds and descriptions.
+/// The kind and the description of each action; an error says which one is not well formed.
 fn actions(proposal: &Value) -> Result<Vec<(&str, &str)>, String> {
     let found = proposal.get("proposed_actions");
     let Some(list) = found.and_then(Value::as_array) else {

@@ -57,8 +57,8 @@ fn looking<T>(settings: &Settings, id: &BrainId, look: impl FnOnce(&EvolverView<
     look(&ground)
 }
 
-/// Opens a brain, does something with it, and lets go of it; with its lease, where brains are leased. What could not be
-/// finished comes along.
+/// Opens a brain, does something with it, and lets go of it; with its lease, where brains are leased.
+/// What could not be finished comes along.
 fn owning<T>(
     settings: &Settings,
     id: &BrainId,
@@ -72,8 +72,8 @@ fn owning<T>(
     })
 }
 
-/// Where another agent's program keeps its sessions, unless it is told otherwise: `sessions` in `$HERMES_HOME`, else in
-/// `~/.hermes`.
+/// Where another agent's program keeps its sessions, unless it is told otherwise:
+/// `sessions` in `$HERMES_HOME`, else in `~/.hermes`.
 fn default_sessions() -> Option<PathBuf> {
     let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let home = set("HERMES_HOME").or_else(|| Some(set("HOME")?.join(".hermes")))?;

@@ -59,7 +59,7 @@ pub(super) fn run(settings: &Settings, arguments: &LearnBench, quiet: bool) -> R
                 solved(learned),
                 solved(measured)
             );
-            // A terminal that cannot be written to is no reason to stop.
+            // It goes on where the terminal cannot be written to.
             let _ = std::io::Write::write_all(&mut crate::spinner::Above, output::printable(&line).as_bytes());
         }
     };

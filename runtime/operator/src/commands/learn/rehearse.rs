@@ -1,7 +1,7 @@
-//! `herm learn rehearse`: kept tasks again, with a learned skill and without it.
+//! `herm learn rehearse`: kept tasks again, with a learned skill and without it, or with a change of one and without it.
 
-use herm::harness::{RehearsalOptions, RehearsalReport};
-use herm::{BrainId, Reader, Result, Slug};
+use herm::harness::{ChangeRehearsal, RehearsalOptions, RehearsalReport, RehearsedChange};
+use herm::{BrainId, Harness, Reader, Result, Slug};
 use serde_json::json;
 
 use crate::backends;
@@ -15,22 +15,53 @@ use crate::spinner::Spinner;
 
 pub(super) fn run(settings: &Settings, arguments: &Rehearse, quiet: bool) -> Result<Answer> {
     let id: BrainId = arguments.id.parse()?;
+    if let Some(change) = &arguments.change {
+        let done = in_runtime(rehearse_change(settings, arguments, &id, change, quiet))?;
+        return Ok(Answer::new(words_of_change(&done), json!({ "id": id, "rehearsal": to_json(&done)? })));
+    }
     let skills = match &arguments.slug {
         Some(slug) => vec![slug.parse()?],
         None => Reader::open(&settings.layout, &id)?.on_trial()?,
     };
-    let options = RehearsalOptions {
-        most_tasks: arguments.budget,
-        most_micro_usd: arguments.budget_usd,
-        backend: arguments.backend.clone(),
-        ..RehearsalOptions::default()
-    };
+    let options = options_of(arguments);
     let reports = in_runtime(rehearse(settings, arguments, &id, &skills, &options, quiet))?;
     let text = match reports.is_empty() {
         true => "nothing is on trial\n".to_owned(),
         false => reports.iter().map(words_of).collect::<Vec<_>>().join("\n"),
     };
     Ok(Answer::new(text, json!({ "id": id, "rehearsals": to_json(&reports)? })))
+}
+
+fn options_of(arguments: &Rehearse) -> RehearsalOptions {
+    RehearsalOptions {
+        most_tasks: arguments.budget,
+        most_micro_usd: arguments.budget_usd,
+        backend: arguments.backend.clone(),
+        ..RehearsalOptions::default()
+    }
+}
+
+async fn harness_of(settings: &Settings, arguments: &Rehearse) -> Result<Harness> {
+    let (tools, _) = mcp::connect(settings).await?;
+    let snapshotting = settings.snapshotting().await?;
+    backends::harness(settings, arguments.backend.as_deref(), arguments.model.as_deref(), tools, snapshotting)
+}
+
+async fn rehearse_change(
+    settings: &Settings,
+    arguments: &Rehearse,
+    id: &BrainId,
+    change: &str,
+    quiet: bool,
+) -> Result<ChangeRehearsal> {
+    let harness = harness_of(settings, arguments).await?;
+    let mut spinner = if quiet { None } else { Spinner::start() };
+    if let Some(spinner) = &mut spinner {
+        spinner.say(&format!("rehearsing {change}"));
+    }
+    let done = harness.rehearse_change(id, change, &options_of(arguments)).await?;
+    harness.shutdown().await?;
+    Ok(done)
 }
 
 async fn rehearse(
@@ -41,10 +72,7 @@ async fn rehearse(
     options: &RehearsalOptions,
     quiet: bool,
 ) -> Result<Vec<RehearsalReport>> {
-    let (tools, _) = mcp::connect(settings).await?;
-    let snapshotting = settings.snapshotting().await?;
-    let (backend, model) = (arguments.backend.as_deref(), arguments.model.as_deref());
-    let harness = backends::harness(settings, backend, model, tools, snapshotting)?;
+    let harness = harness_of(settings, arguments).await?;
     let mut spinner = if quiet { None } else { Spinner::start() };
     let mut reports: Vec<RehearsalReport> = Vec::new();
     for skill in skills {
@@ -60,7 +88,30 @@ async fn rehearse(
     Ok(reports)
 }
 
+fn words_of_change(done: &ChangeRehearsal) -> String {
+    let came = match &done.came {
+        RehearsedChange::Made(made) if made.applied => "it is proven, and was made".to_owned(),
+        RehearsedChange::Made(made) => {
+            let why = made.detail.clone().unwrap_or_else(|| made.reason.to_string());
+            format!("it is proven, and could not be made: {why}")
+        }
+        RehearsedChange::Rejected => "it does harm, and was rejected".to_owned(),
+        RehearsedChange::Waits => "that decides nothing: it waits for a person".to_owned(),
+    };
+    format!("change {} of {}{came}\n", done.change, found(&done.report))
+}
+
 fn words_of(report: &RehearsalReport) -> String {
+    let mut text = found(report);
+    match &report.ended {
+        Some(ended) => text.push_str(&format!("its trial ended: {}; {}\n", ended.state.name(), ended.reason)),
+        None => text.push_str("its trial goes on\n"),
+    }
+    text
+}
+
+/// What the runs found, whatever follows from it.
+fn found(report: &RehearsalReport) -> String {
     let mut text = format!("{}: ", report.skill);
     if report.tasks.is_empty() {
         text.push_str("no kept task could be rehearsed\n");
@@ -93,10 +144,6 @@ fn words_of(report: &RehearsalReport) -> String {
             words::gain(summary.gain.as_ref()),
             summary.p
         ));
-    }
-    match &report.ended {
-        Some(ended) => text.push_str(&format!("its trial ended: {}; {}\n", ended.state.name(), ended.reason)),
-        None => text.push_str("its trial goes on\n"),
     }
     text
 }

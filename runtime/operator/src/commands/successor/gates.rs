@@ -130,7 +130,7 @@ pub(super) fn propose(settings: &Settings, wanted: &str, seconds: Option<u64>) -
         let member = members.members().iter().find(|member| member.key.to_string() == key);
         member.map_or_else(|| key.to_owned(), |member| member.name.clone())
     };
-    // Whoever is not in step is named: silent, with another brain, or not told what came of it.
+    // Each member that is not in step is named: silent, with another brain, or not told what came of it.
     for one in &signed.predicate().silent {
         text.push_str(&format!("no vote of {}: {}\n", one.name, one.why));
     }
@@ -189,8 +189,8 @@ pub(super) fn apply_verdict(settings: &Settings, wanted: &str) -> Result<Applied
     Ok(AppliedPatch { title: record.patch.title().to_owned(), ..applied })
 }
 
-/// The settings of a command that would change a brain: where a server runs, it does not wait for a brain that the server
-/// keeps open.
+/// The settings of a command that would change a brain:
+/// where a server runs, it does not wait for a brain that the server keeps open.
 fn beside_a_server(settings: &Settings) -> Settings {
     let mut here = settings.clone();
     if server_requests::server_runs(&settings.layout) {

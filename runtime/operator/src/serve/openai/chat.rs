@@ -14,10 +14,10 @@ pub(crate) struct ChatRequest {
     pub(crate) model: String,
     /// The conversation; the last message is the task.
     pub(crate) messages: Vec<ChatMessage>,
-    /// Whether to stream.
+    /// Whether the answer is sent in pieces, as server-sent events.
     #[serde(default)]
     pub(crate) stream: bool,
-    /// How to stream.
+    /// What the pieces of a stream hold.
     #[serde(default)]
     stream_options: Option<StreamOptions>,
     /// The most tokens of a reply.
@@ -31,7 +31,7 @@ pub(crate) struct ChatRequest {
     n: Option<u32>,
 }
 
-/// How to stream.
+/// What the pieces of a stream hold.
 #[derive(Debug, Deserialize, ToSchema)]
 pub(crate) struct StreamOptions {
     /// Whether the last piece says what was used.
@@ -39,10 +39,10 @@ pub(crate) struct StreamOptions {
     include_usage: bool,
 }
 
-/// A message.
+/// One message of the conversation.
 #[derive(Debug, Deserialize, ToSchema)]
 pub(crate) struct ChatMessage {
-    /// Who speaks.
+    /// Who speaks, such as `user`, `assistant` or `system`.
     role: String,
     /// What they say: a text, or a list of parts.
     #[serde(default)]

@@ -1,4 +1,4 @@
-//! The OpenAI door: `POST /v1/chat/completions` and `GET /v1/models`, where the model `agent-1` is brain 1.
+//! The API for OpenAI's clients: `POST /v1/chat/completions` and `GET /v1/models`, where the model `agent-1` is brain 1.
 
 mod chat;
 

@@ -21,8 +21,8 @@ impl Deadline {
         Self { at: Timestamp(now.millis().saturating_add(millis(most))), until: Instant::now() + most }
     }
 
-    /// Of a task that an earlier process accepted. A clock that was set back in between gives it no more time than it may
-    /// take at all.
+    /// Of a task that an earlier process accepted.
+    /// A clock that was set back in between gives it no more time than it may take at all.
     pub(super) fn kept(at: Timestamp, now: Timestamp, most: Duration) -> Self {
         Self { at, until: Instant::now() + left(at, now).min(most) }
     }

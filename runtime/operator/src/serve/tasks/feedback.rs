@@ -44,9 +44,9 @@ fn value_schema() -> utoipa::openapi::schema::Schema {
 /// What feedback came to.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct FeedbackView {
-    /// The task.
+    /// The id of the task.
     task: String,
-    /// The agent.
+    /// The number of its agent.
     agent: String,
     /// How good its answer was, as far as is known now: `good`, `bad`, `unknown`, or a score from 0 to 1.
     #[schema(value_type = OutcomeValueSchema)]

@@ -154,18 +154,18 @@ pub(crate) fn idempotency_key(headers: &HeaderMap) -> HandlerResult<Option<Strin
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct ListQuery {
-    /// Of which agent.
+    /// Only tasks of the agent with this number.
     agent: Option<String>,
     /// In which state: queued, running, done, cancelled or failed.
     state: Option<String>,
     /// How many; 50 unless said, 200 at most.
     #[param(minimum = 1, maximum = 200)]
     limit: Option<usize>,
-    /// What `next` said.
+    /// The `next` of the page before: the list goes on behind that task.
     cursor: Option<String>,
 }
 
-/// Tasks, newest first.
+/// A page of tasks, newest first.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct TaskList {
     /// Without answers and receipts.
@@ -206,7 +206,7 @@ pub(crate) async fn list(
         before: cursor.as_ref().map(ToString::to_string),
         limit,
     };
-    // Before the book is read: one that ends meanwhile is written down first, and then no longer here.
+    // Before the database is read: one that ends meanwhile is written down first, and then no longer here.
     let here = app.queue.tasks();
     let listed = wanted.clone();
     let found = app.db.list(move |connection| rows::list(connection, &listed)).await?;
@@ -234,7 +234,7 @@ pub(crate) async fn list(
     Ok(Json(TaskList { tasks, next }))
 }
 
-/// A task that this caller may know of: one that lives, or one of the book.
+/// A task that this caller may know of: one that lives, or one of the server database.
 pub(crate) enum TaskLookup {
     Live(Arc<LiveTask>),
     Kept(Box<TaskView>),
@@ -255,7 +255,7 @@ pub(crate) fn find(app: &App, caller: &Caller, text: &str) -> HandlerResult<Task
     }
 }
 
-/// One task.
+/// One task: how far it has come, or what came of it.
 #[utoipa::path(
     get, path = "/v1/tasks/{task}", tag = "tasks",
     params(("task" = String, Path, description = "The task")),
@@ -302,7 +302,7 @@ pub(crate) async fn follow(
     })
 }
 
-/// Cancels a task.
+/// Cancels a task that is not over; one that is over is a conflict.
 #[utoipa::path(
     delete, path = "/v1/tasks/{task}", tag = "tasks",
     params(("task" = String, Path, description = "The task")),

@@ -35,7 +35,7 @@ pub(crate) enum OnDisconnect {
     /// It goes on, and is found under its name.
     #[default]
     Continue,
-    /// It is cancelled.
+    /// It is cancelled, as by `DELETE /v1/tasks/{task}`.
     Cancel,
 }
 

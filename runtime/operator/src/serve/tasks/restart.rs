@@ -51,7 +51,7 @@ async fn keep_taking_up(app: App, mut row: TaskRow) {
         }
         // It may have been cancelled since, or be over.
         row = match app.db.read(|connection| rows::get(connection, &row.id)) {
-            // A payment that was taken a moment ago may not be in the book yet.
+            // A payment that was taken a moment ago may not be in the database yet.
             Ok(Some(now)) if now.finished_at.is_none() => TaskRow { payment: now.payment.or(row.payment), ..now },
             Ok(_) => return,
             Err(_) => continue,

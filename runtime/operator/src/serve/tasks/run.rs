@@ -41,7 +41,7 @@ pub(crate) struct Job {
     pub(super) on_disconnect: OnDisconnect,
 }
 
-/// What is to be done, as the book keeps it until it is.
+/// What is to be done, as the server database keeps it until it is.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(in crate::serve) struct TaskPayload {
@@ -147,7 +147,7 @@ pub(crate) enum Accepted {
 }
 
 /// Accepts a task: checks that it can run here, that there is room and money, writes it down where it must outlive the
-/// process, and lets it run. Once there is a place for it, that is finished whoever still waits.
+/// process, and lets it run. Once there is a place for it, that is finished even if nobody waits.
 pub(crate) async fn accept(app: &App, caller: &Caller, job: Job, headers: &HeaderMap) -> HandlerResult<Accepted> {
     if app.is_closing() {
         return Err(Error::unavailable("the server is stopping").hint("try again in a moment").into());
@@ -270,7 +270,7 @@ fn known_task(app: &App, job: &Job, known: TaskRow) -> HandlerResult<Accepted> {
     Ok(Accepted::Known(Box::new(TaskView::of_row(row))))
 }
 
-/// Lets a task run, whoever still waits for it.
+/// Lets a task run, also when nobody waits for it any more.
 pub(super) fn start(running: TaskExecution, ticket: Admission) {
     let live = Arc::clone(&running.live);
     let handle = tokio::spawn(running.run(ticket));
@@ -306,7 +306,7 @@ mod tests {
         }
     }
 
-    /// Never answers.
+    /// A backend that never answers.
     #[derive(Debug)]
     struct Silent;
 

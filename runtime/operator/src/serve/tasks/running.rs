@@ -31,7 +31,7 @@ use crate::server_db::tasks::{self as rows, End, State, TaskRow, Tries};
 /// For how long the step of a task is tried again where it stands, before the task is run again.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Waits that grow.
+/// Waits between two tries: 50 ms at first, twice as long each time, 5 s at most.
 #[derive(Debug)]
 pub(super) struct Backoff(Duration);
 
@@ -96,9 +96,7 @@ enum Next {
 struct RetryState {
     durable: bool,
     deadline: Deadline,
-    /// All attempts so far.
-    attempts: u32,
-    /// Those that were more than waiting for what the machine lacks.
+    /// The attempts so far that were more than waiting for what the machine lacks.
     counted: u32,
 }
 
@@ -109,7 +107,7 @@ impl RetryState {
     }
 
     /// Whether what could not answer between two attempts, the brain or the server's database, is asked again. A task that
-    /// was promised waits for as long as the cause may pass; whoever waits without a promise until the deadline.
+    /// was promised waits for as long as the cause may pass; one without a promise, until the deadline.
     fn asks_again(&self, error: &Error) -> bool {
         error.is_passing() && (self.durable || !self.is_late())
     }
@@ -118,13 +116,11 @@ impl RetryState {
     fn goes_on(&mut self, error: &Error, has_asked: bool, is_paid: bool) -> Next {
         let (is_conflict, is_passing) = (error.kind() == ErrorKind::Conflict, error.is_passing());
         let only_waited = is_passing && !has_asked;
-        self.attempts += 1;
         self.counted += u32::from(!only_waited);
-        // Whoever waits without a promise hears of a conflict at once, and may look for themselves.
+        // A caller without a promise hears of a conflict at once, and may look for themselves.
         let may = if self.durable { is_passing || is_conflict } else { is_passing && !is_conflict };
         // Time that the machine loses is given back to a task that was promised: only another holder makes it late.
-        let may_be_late = !self.durable || is_conflict && only_waited && self.attempts >= MOST_ATTEMPTS;
-        let late = self.is_late() && may_be_late;
+        let late = self.is_late() && !(self.durable && is_shortage(error));
         match may {
             true if self.counted < MOST_ATTEMPTS && (is_paid || !late) => Next::Again,
             // Money was taken for it: it is owed until it is there or cannot come.
@@ -176,8 +172,8 @@ impl TaskExecution {
             }
             (RunResult::Failed(state, problem), _) => (false, self.nothing(state, problem)),
         };
-        // What the brain has stays so, whatever becomes of the book, and nobody was promised more of a task that is not in
-        // it. Anything else could come out differently after a kill, and is told when it is on the disk.
+        // What the brain has stays so, whatever becomes of the database, and nobody was promised more of a task that is not
+        // in it. Anything else could come out differently after a kill, and is told when it is on the disk.
         if is_in_brain || !self.job.durable {
             self.live.end(ended);
             self.write_down(&end).await;
@@ -218,7 +214,7 @@ impl TaskExecution {
         self.earlier.count_last();
         // Only tells that it has begun: a restart asks the brain.
         let _ = self.note().await;
-        let mut trying = RetryState { durable: self.job.durable, deadline: self.deadline, attempts: 0, counted: 0 };
+        let mut trying = RetryState { durable: self.job.durable, deadline: self.deadline, counted: 0 };
         let mut backoff = Backoff::default();
         loop {
             let (came, has_asked) = self.attempt().await;
@@ -279,6 +275,9 @@ impl TaskExecution {
             if self.job.durable && is_shortage(&error) {
                 self.deadline = self.deadline.later_by(lost_since.elapsed());
                 trying.deadline = self.deadline;
+            } else if trying.is_late() && !self.is_paid().await {
+                // Another attempt would only say that there is no time left.
+                return RunResult::Failed(State::Failed, error.into());
             }
         }
     }
@@ -532,7 +531,7 @@ mod tests {
     use std::time::Duration;
 
     fn trying(durable: bool, deadline: Duration) -> RetryState {
-        RetryState { durable, deadline: Deadline::after(Timestamp(0), deadline), attempts: 0, counted: 0 }
+        RetryState { durable, deadline: Deadline::after(Timestamp(0), deadline), counted: 0 }
     }
 
     fn full_disk() -> Error {
@@ -556,12 +555,11 @@ mod tests {
 
     #[test]
     fn a_deadline_ends_a_task_that_waits_for_another_holder_and_none_that_is_paid_for() {
-        for (is_paid, last) in [(false, Next::GivenUp), (true, Next::Again)] {
+        for (is_paid, next) in [(false, Next::GivenUp), (true, Next::Again)] {
             let mut trying = trying(true, Duration::ZERO);
-            for _ in 1..MOST_ATTEMPTS {
-                assert_eq!(trying.goes_on(&held(), false, is_paid), Next::Again);
+            for _ in 0..2 * MOST_ATTEMPTS {
+                assert_eq!(trying.goes_on(&held(), false, is_paid), next);
             }
-            assert_eq!(trying.goes_on(&held(), false, is_paid), last);
         }
     }
 

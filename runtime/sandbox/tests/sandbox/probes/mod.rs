@@ -58,7 +58,7 @@ pub enum Found {
 /// On whose account a probe must get through on the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Control {
-    /// Whoever runs it.
+    /// Any user who runs it.
     Anybody,
     /// Root alone has the right.
     Root,

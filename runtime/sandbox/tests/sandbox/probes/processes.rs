@@ -205,7 +205,7 @@ fn unshare(flag: i32) -> Found {
     filtered(call(libc::SYS_unshare, arguments(&[flag as usize])))
 }
 
-/// The suite leaves a descriptor of its secret open for whoever it starts.
+/// The suite leaves a descriptor of its secret open for the programs it starts.
 fn inherited(targets: &Targets) -> Found {
     for number in 3..256 {
         let path = PathBuf::from(format!("/proc/self/fd/{number}"));
@@ -254,7 +254,7 @@ pub fn positives() -> Vec<Probe> {
     ]
 }
 
-/// Not a boundary: whoever can write to /work can run what it wrote.
+/// Not a boundary: a program that can write to /work can run what it wrote.
 fn from_memory() -> io::Result<()> {
     let memory = call(libc::SYS_memfd_create, arguments(&[text(c"program"), 0]))?;
     let path = format!("/proc/self/fd/{memory}");

@@ -157,7 +157,7 @@ fn an_approval_from_the_future_is_refused() {
     let mut asking = Asking::with(signed(approval()));
     asking.now = Timestamp(NOW.millis() - 60_001);
     assert_eq!(asking.refused(), format!("the approval is good from {NOW} on, and it is {}", asking.now));
-    // A clock that is a minute ahead is no reason.
+    // A clock that is a minute ahead does not matter.
     asking.now = Timestamp(NOW.millis() - 60_000);
     let (_dir, layout) = brains();
     asking.ask(&mut NonceStore::open(&layout).unwrap()).unwrap();

@@ -142,7 +142,7 @@ async fn a_node_with_another_brain_does_not_judge_and_writes_nothing_down() {
     let said = vote.predicate();
     assert_eq!((said.ruling, said.reason.as_deref(), &said.verdict_hash), (NO, Some("another_base"), &None));
     assert_eq!(verifier.asked.load(Ordering::Relaxed), 0);
-    // However often it is asked: whoever proposes for another brain fills no disk and uses nothing up.
+    // However often it is asked: a proposer for another brain fills no disk and uses nothing up.
     for number in 1..50 {
         node.vote(&proposal(number, 1)).await.unwrap();
     }
@@ -182,7 +182,7 @@ async fn what_the_proposer_s_evaluation_approves_of_must_not_be_worse_in_the_nod
         (local(NO, 4, 0), NO, Some("local_regression")),
         (local(NO, 4, 2), NO, Some("local_regression")),
         (local(VerdictRuling::NeedsRevision, 4, 1), NO, Some("local_regression")),
-        // Nothing ran in it: that shows nothing, and is no reason to approve.
+        // Nothing ran in it: that shows nothing, so nobody approves.
         (local(VerdictRuling::NeedsRevision, 0, 0), NO, Some("local_unmeasured")),
         (local(VerdictRuling::NeedsRevision, 2, 0), NO, Some("local_unmeasured")),
         (local(VerdictRuling::NeedsRevision, 3, 0), YES, None),
@@ -486,7 +486,7 @@ async fn a_proposer_votes_like_everybody_counts_keeps_and_tells() {
     for book in others.0.iter().map(MeshNode::book).chain([&book]) {
         assert_eq!(book.closing(&base().brain, 1).unwrap().as_ref(), Some(&concluded.consensus));
     }
-    // Its own server would say the same: the vote is in the book.
+    // Its own server would say the same: the vote is on disk.
     let own_vote = book.vote(concluded.proposal.hash()).unwrap().unwrap();
     assert!(concluded.consensus.predicate().votes.contains(&own_vote));
     // The next one is of the next epoch.
