@@ -87,7 +87,10 @@ fn the_page_works_in_a_browser() {
 fn the_learning_tab_shows_where_every_skill_stands_in_a_browser() {
     let Some((tests, browser)) = browser("the learning tab in a browser") else { return };
     let operator = answering(r#"{"done":1}"#);
-    crate::with_brain(&operator, "7", herm_tests::learned::every_state);
+    crate::with_brain(&operator, "7", |brain| {
+        herm_tests::learned::every_state(brain);
+        herm_tests::learned::example(brain, "cellar", "cellar-0", "Where is the lamp?");
+    });
     let serving = operator.serve();
     let shots = Path::new(env!("CARGO_TARGET_TMPDIR")).join("page");
     std::fs::create_dir_all(&shots).unwrap();

@@ -56,6 +56,11 @@ fn trials_shows_how_far_each_is_and_show_says_why_one_stands_where_it_does() {
     assert_eq!((code, &json["error"]["kind"]), (4, &json!("not_found")));
     let (_, json) = herm.json(&["learn", "show", "1", "garage"]);
     assert_eq!((&json["nextLook"], json["tasks"].as_array().map(Vec::len)), (&json!(8), Some(6)));
+    assert_eq!(
+        json["curve"].as_array().map(|curve| curve[..2].to_vec()),
+        Some(vec![json!({ "arm": "shown", "score": 0.5 }), json!({ "arm": "held_back", "score": 0.25 })])
+    );
+    assert_eq!(json["examples"], json!([]), "a skill without worked examples");
 }
 
 #[test]

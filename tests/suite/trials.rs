@@ -248,8 +248,10 @@ fn a_person_ends_a_trial_by_hand() {
     let mut brain = brains.make("1");
     create(&mut brain, "one", "First.", CreatedBy::Agent);
     create(&mut brain, "two", "Second.", CreatedBy::Agent);
-    let none = pass::stop(&mut brain, &slug("one"), StoppedTrial::Kept).expect_err("not on trial");
-    assert_eq!(none.kind(), ErrorKind::NotFound);
+    for (name, kind) in [("one", ErrorKind::Conflict), ("nothing", ErrorKind::NotFound)] {
+        let none = pass::stop(&mut brain, &slug(name), StoppedTrial::Kept).expect_err("not on trial");
+        assert_eq!(none.kind(), kind, "{none}");
+    }
     look(&mut brain, &mut TrialMemory::default());
     let (trial, settled) = pass::stop(&mut brain, &slug("one"), StoppedTrial::Kept).expect("stopped");
     assert_eq!((trial.state, trial.reason.as_str(), settled), (TrialState::Proven, "kept by a person", None));

@@ -1,6 +1,7 @@
 //! A brain that has learned: skills in every state of a trial, with rated tasks in both arms.
 
 use herm::memory::{Arm, OutcomeReport, OutcomeSource, OutcomeValue, TaskEntry, TaskOutcome, TaskStatus, TrialTask};
+use herm::session::exemplar::{Example, ExampleCall, file};
 use herm::skill::CreatedBy;
 use herm::trial::pass::{self, TrialMemory, TrialScope};
 use herm::trial::sequential::TrialPolicy;
@@ -43,6 +44,21 @@ pub fn tasks(brain: &mut Brain, skill: &str, [shown, held]: [OutcomeValue; 2], c
         });
         brain.settle(&draft, StepKind::Task, "converged: did it").expect("settled");
     }
+}
+
+/// Puts a worked example into a skill, as a task that went well leaves it.
+pub fn example(brain: &mut Brain, skill: &str, task: &str, question: &str) {
+    let call = ExampleCall { tool: "find".to_owned(), args: serde_json::Map::new(), result: "In box 28.".to_owned() };
+    let example = Example {
+        task: task.parse().expect("an id"),
+        question: question.to_owned(),
+        calls: vec![call],
+        answer: serde_json::json!({ "answer": "box 28" }),
+    };
+    let content = file::write(&[example]).expect("written").into_bytes();
+    let mut draft = Draft::new();
+    brain.edit(&mut draft).write_skill_file(&slug(skill), file::EXAMPLES_FILE, content).expect("kept");
+    brain.settle(&draft, StepKind::Maintenance, "kept an example").expect("settled");
 }
 
 /// Looks at the trials of a brain, as a harness does after a task.

@@ -320,11 +320,15 @@ pub enum StoppedTrial {
     Archived,
 }
 
-/// Ends a trial, or changes its verdict, because a person says so. `NotFound` where the skill never was on trial.
+/// Ends a trial, or changes its verdict, because a person says so. `NotFound` where there is no such skill, `Conflict` where
+/// it never was on trial or is in the archive.
 pub fn stop(brain: &mut Brain, skill: &Slug, how: StoppedTrial) -> Result<(Trial, Option<SettledStep>)> {
     let Some(trial) = brain.trial(skill)? else {
-        return Err(Error::not_found(format!("skill {skill} of brain {} is not on trial", brain.id()))
-            .hint(format!("see what it learned with `herm learn status {}`", brain.id())));
+        let error = match brain.skill_facts(skill)? {
+            Some(_) => Error::conflict(format!("skill {skill} of brain {} is on no trial", brain.id())),
+            None => Error::not_found(format!("there is no skill {skill} in brain {}", brain.id())),
+        };
+        return Err(error.hint(format!("see what it learned with `herm learn status {}`", brain.id())));
     };
     let mut nothing = Draft::new();
     let usage = brain.edit(&mut nothing).recorded_usage(skill)?;

@@ -1,12 +1,14 @@
-// Three small charts, drawn as SVG at the width there is, each with its numbers as a table beneath.
+// Small charts, three of a brain and the frame for others, drawn as SVG at the width there is, each with its numbers as a table beneath.
 
 import { at, get } from "../api.js";
 import { h, loading, replace, s, table } from "../dom.js";
 import { show } from "../trouble.js";
 import { count, grouped, time } from "../words.js";
 
-const TALL = 132;
-const EDGE = { left: 34, right: 10, top: 10, bottom: 20 };
+/** The height of a chart. */
+export const TALL = 132;
+/** The room around what is drawn. */
+export const EDGE = { left: 34, right: 10, top: 10, bottom: 20 };
 
 export async function chartsView(place, agent, signal) {
   replace(place, loading("the charts"));
@@ -225,7 +227,8 @@ function daysChart(days) {
 
 let numbered = 0;
 
-function chart({ name, desc, keys, draw, rows }) {
+/** A chart with its name, keys and numbers; `draw` gets the width and returns what is in the picture. */
+export function chart({ name, desc, keys, draw, rows }) {
   numbered += 1;
   const ids = [`chart-${numbered}-title`, `chart-${numbered}-desc`];
   const picture = s("svg", { class: "chart", role: "img", "aria-labelledby": ids.join(" "), height: TALL });
@@ -271,7 +274,8 @@ function chart({ name, desc, keys, draw, rows }) {
   );
 }
 
-function scale(most) {
+/** Where a value stands, of at most `most`. */
+export function scale(most) {
   return (value) => EDGE.top + (1 - value / most) * (TALL - EDGE.top - EDGE.bottom);
 }
 
@@ -282,7 +286,7 @@ function axis(width, most, y) {
   ]);
 }
 
-function label(x, y, text, anchor) {
+export function label(x, y, text, anchor) {
   return s("text", { x, y, "text-anchor": anchor }, text);
 }
 

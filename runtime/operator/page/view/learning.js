@@ -1,9 +1,10 @@
 // What the agent has learned: where each skill stands, both arms of its trial, and what everything proven is worth.
 
 import { at, get } from "../api.js";
-import { badge, empty, field, h, replace, select, table, th, title } from "../dom.js";
+import { empty, field, h, replace, select, table, th, title } from "../dom.js";
 import { pager } from "../pager.js";
-import { count, grouped, time } from "../words.js";
+import { grouped, time } from "../words.js";
+import { arm, cost, ends, interval, operates, stands } from "./trial.js";
 
 const STATES = [
   ["", "all"],
@@ -13,12 +14,13 @@ const STATES = [
   ["harmful", "harmful"],
   ["untried", "not on trial yet"],
 ];
-const TONES = { proven: "good", trial: "warn", harmful: "bad" };
-const HEADS = ["Skill", "State", "With it", "Without", "Gain, 95 %"];
+const HEADS = ["Skill", "State", "With it", "Without", "Gain, 95 %", "Cost a task"];
 
 export async function learningView({ place, signal, agent, query, keep, frame }) {
   const asked = { state: query.get("state") ?? "" };
   const worth = h("div", {});
+  const said = h("div", {});
+  let operator = false;
   const body = h("tbody");
   const heads = [...HEADS.map((text) => th(text)), th("Last task", { class: "wide" })];
   const list = pager({
@@ -26,11 +28,15 @@ export async function learningView({ place, signal, agent, query, keep, frame })
     noun: "learned skill",
     signal,
     async fetch(cursor) {
-      const answer = await get(at`agents/${agent}/learning`, { ...asked, cursor, limit: 100 }, signal);
+      let answer;
+      [answer, operator] = await Promise.all([
+        get(at`agents/${agent}/learning`, { ...asked, cursor, limit: 100 }, signal),
+        operates(signal),
+      ]);
       if (!signal.aborted) replace(worth, summary(answer));
       return { items: answer.skills, next: answer.next, total: answer.total };
     },
-    row: (skill) => row(skill, frame.home),
+    row: (skill) => row(skill, frame.home, operator ? ends(skill, { agent, signal, said, after }) : null),
     none: () =>
       asked.state
         ? empty("Nothing learned stands there.", "Look at all states.")
@@ -43,12 +49,16 @@ export async function learningView({ place, signal, agent, query, keep, frame })
     keep(asked);
     return list.start();
   };
+  const after = () => {
+    frame.refresh();
+    return begin();
+  };
   const states = select(STATES, asked.state, (value) => {
     asked.state = value;
     begin();
   });
   const head = h("div", { class: "head" }, title("Learning"), h("div", { class: "tools" }, field("State", states)));
-  place.append(head, worth, list.element);
+  place.append(head, said, worth, list.element);
   await begin();
 }
 
@@ -74,17 +84,7 @@ function summary({ counts = {}, gain = {} }) {
   return lines;
 }
 
-/** `+0.60 (+0.31 to +0.78)`. */
-function interval(gain) {
-  return gain ? `${signed(gain.value)} (${signed(gain.low)} to ${signed(gain.high)})` : "–";
-}
-
-function signed(value) {
-  return `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(2)}`;
-}
-
-function row(skill, home) {
-  const state = skill.state ?? "not on trial yet";
+function row(skill, home, buttons) {
   return h(
     "tr",
     {},
@@ -93,18 +93,13 @@ function row(skill, home) {
       { scope: "row", class: "main" },
       h("a", { href: `${home}/skills/${encodeURIComponent(skill.skill)}` }, skill.skill),
       skill.reason ? h("div", { class: "dim clip" }, skill.reason) : null,
+      buttons,
     ),
-    h("td", { class: "wraps" }, badge(state, TONES[state]), skill.pinned ? badge("pinned") : null),
+    h("td", { class: "wraps" }, stands(skill)),
     h("td", { class: "num" }, arm(skill.shown)),
     h("td", { class: "num" }, arm(skill.heldBack)),
     h("td", { class: "num" }, interval(skill.gain)),
+    h("td", { class: "num" }, cost(skill.extraMicroUsd)),
     h("td", { class: "wide" }, time(skill.last)),
   );
-}
-
-/** The mean outcome, and of how many tasks. */
-function arm({ mean, known, tasks }) {
-  const unknown = tasks > known ? `${count(tasks, "task")}, of ${grouped(tasks - known)} the outcome is unknown` : count(tasks, "task");
-  const shown = mean === null || mean === undefined ? "–" : mean.toFixed(2);
-  return h("span", { title: unknown }, shown, h("span", { class: "dim" }, ` of ${grouped(known)}`));
 }

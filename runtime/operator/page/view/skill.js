@@ -7,7 +7,8 @@ import { split } from "../frontmatter.js";
 import { markdown } from "../markdown.js";
 import { show } from "../trouble.js";
 import { count, grouped, hash, time } from "../words.js";
-import { rate, standing } from "./skills.js";
+import { outcomes, rate, standing } from "./skills.js";
+import { ends, operates, trialView } from "./trial.js";
 
 export async function skillView({ place, signal, agent, item: slug, frame }) {
   const head = title(slug);
@@ -22,6 +23,7 @@ export async function skillView({ place, signal, agent, item: slug, frame }) {
   }
   if (signal.aborted) return;
   const { entries, body } = split(skill.text ?? "");
+  const trial = h("div", {});
   replace(
     content,
     entries.some(([name]) => name === "description") ? null : h("p", { class: "lead" }, skill.description),
@@ -31,8 +33,30 @@ export async function skillView({ place, signal, agent, item: slug, frame }) {
       h("div", {}, text(skill.text ?? "", body, entries)),
       h("aside", { class: "side", "aria-label": "About this skill" }, figures(skill), files(skill)),
     ),
+    trial,
     versions(skill, agent, signal),
   );
+  // Of what a person or a seed wrote nothing was learned.
+  if (skill.trial || skill.createdBy === "agent") await learned(trial, slug, agent, signal, frame);
+}
+
+/** Fills `place` with what is known of the skill's trial. */
+async function learned(place, slug, agent, signal, frame) {
+  const said = h("div", {});
+  async function read() {
+    try {
+      const [skill, operator] = await Promise.all([get(at`agents/${agent}/learning/${slug}`, {}, signal), operates(signal)]);
+      if (signal.aborted) return;
+      replace(place, said, trialView(skill, operator ? ends(skill, { agent, signal, said, after }) : null));
+    } catch (error) {
+      show(place, error, { signal, again: read });
+    }
+  }
+  function after() {
+    frame.refresh();
+    return read();
+  }
+  await read();
 }
 
 function figures(skill) {
@@ -49,7 +73,8 @@ function figures(skill) {
       ["Views", grouped(skill.views)],
       ["Patches", grouped(skill.patches)],
       ["Last use", time(skill.lastUsedAt)],
-      ["Success", rate(skill)],
+      ["Outcomes of tasks", outcomes(skill)],
+      ["Calls that went well", rate(skill)],
       [
         "Calls",
         typeof skill.events === "number" ? `${grouped(skill.events)}, ${count(skill.errors ?? 0, "error")} (30 days)` : null,

@@ -24,7 +24,8 @@ const COLUMNS = [
   [null, "State"],
   ["uses", "Uses", "descending"],
   ["lastUsed", "Last use", "descending", "wide"],
-  ["errors", "Success", "descending"],
+  [null, "Outcomes of tasks"],
+  ["errors", "Calls that went well", "descending", "wide"],
   [null, "Created by", null, "wide"],
 ];
 
@@ -114,7 +115,8 @@ function row(skill, home) {
     h("td", { class: "wraps" }, standing(skill)),
     h("td", { class: "num" }, grouped(skill.uses)),
     h("td", { class: "wide" }, time(skill.lastUsedAt)),
-    h("td", { class: "num" }, rate(skill)),
+    h("td", { class: "num" }, outcomes(skill)),
+    h("td", { class: "num wide" }, rate(skill)),
     h("td", { class: "wide" }, skill.createdBy ?? "–"),
   );
 }
@@ -124,7 +126,15 @@ export function standing({ state, pinned }) {
   return [badge(state, `state-${state}`), pinned ? badge("pinned") : null];
 }
 
-/** The rate in words, and as a bar for the eye. */
+/** How good the answers of tasks with the skill were: `3 good, 1 bad, 2 unknown`. */
+export function outcomes({ outcomes: of = {} }) {
+  const parts = ["good", "bad", "scored", "unknown"].filter((word) => of[word]).map((word) => `${grouped(of[word])} ${word}`);
+  if (!parts.length) return h("span", { class: "dim", title: "No task had this skill" }, "–");
+  const mean = typeof of.mean === "number" ? `The mean outcome of those that are known is ${of.mean.toFixed(2)}` : null;
+  return h("span", { title: mean }, parts.join(", "));
+}
+
+/** The part of tool calls that did not fail, and as a bar for the eye. It says nothing of how good answers were. */
 export function rate({ successRate, events, errors }) {
   if (successRate === null || successRate === undefined)
     return h("span", { class: "dim", title: "No tool calls in the last 30 days" }, "–");
@@ -132,7 +142,7 @@ export function rate({ successRate, events, errors }) {
   meter.firstChild.style.width = `${Math.round(successRate * 100)}%`;
   return h(
     "span",
-    { class: "rate", title: `${grouped(errors)} errors in ${grouped(events)} calls of the last 30 days` },
+    { class: "rate", title: `${grouped(errors)} errors in ${grouped(events)} tool calls of the last 30 days` },
     percent(successRate),
     meter,
   );

@@ -6,6 +6,7 @@
 
 pub(crate) mod change_preview;
 pub(crate) mod gate_status;
+pub(crate) mod learning;
 pub(crate) mod patches;
 pub(crate) mod receipt_check;
 pub(crate) mod server_requests;

@@ -17,7 +17,7 @@ use super::{agents, history, learning, mesh, openai, operate, proposals, receipt
         tasks::feedback::rate_of_agent,
         agents::list, agents::show,
         skills::list, skills::show, skills::version,
-        learning::list,
+        learning::list, learning::show, learning::stop, learning::report,
         history::search, history::list, history::charts, history::diff,
         receipts::list, receipts::show,
         operate::snapshots, operate::curate, operate::evolve, operate::verify, operate::snapshot, operate::restore,

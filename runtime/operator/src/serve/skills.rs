@@ -1,11 +1,11 @@
 //! The skills of an agent.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use axum::Json;
 use axum::extract::{Path, State};
 use herm::ids::RelPath;
-use herm::memory::window_start;
+use herm::memory::{OutcomeCounts, TrialState, window_start};
 use herm::skill::{SkillState, SkillUsage};
 use herm::{Digest, Error, Reader, Result, Slug, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -55,25 +55,78 @@ pub(crate) struct SkillRow {
     pub(crate) events: u64,
     /// Those of them that failed.
     pub(crate) errors: u64,
-    /// The part of them that did not fail; nothing where there are none.
+    /// The part of these calls that did not fail; nothing where there are none. It says nothing of how good answers were:
+    /// `outcomes` does.
     pub(crate) success_rate: Option<f64>,
+    /// How good the answers of tasks were that had it loaded or in their prompt.
+    pub(crate) outcomes: SkillOutcomes,
+    /// Where its trial stands: `trial`, `proven`, `unproven` or `harmful`; nothing where it never was on trial.
+    pub(crate) trial: Option<String>,
     /// Its main file, by its path in the brain.
     #[serde(skip)]
     pub(crate) path: Option<RelPath>,
 }
 
+/// How many tasks came to which outcome.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, ToSchema)]
+pub(crate) struct SkillOutcomes {
+    /// Good ones.
+    good: u64,
+    /// Bad ones.
+    bad: u64,
+    /// Those with a score between the two.
+    scored: u64,
+    /// Those of which nobody says how good they were.
+    unknown: u64,
+    /// The mean of those that are known, from 0 (bad) to 1 (good); nothing where there are none.
+    mean: Option<f64>,
+}
+
+impl From<&OutcomeCounts> for SkillOutcomes {
+    fn from(counts: &OutcomeCounts) -> Self {
+        let known = counts.known();
+        Self {
+            good: counts.good,
+            bad: counts.bad,
+            scored: counts.scored,
+            unknown: counts.unknown,
+            mean: (known > 0).then(|| (counts.good as f64 + counts.score_sum) / known as f64),
+        }
+    }
+}
+
+/// What a brain keeps of its skills beside their files.
+struct Kept {
+    usage: BTreeMap<Slug, SkillUsage>,
+    /// Tool calls and those that failed, of the last days.
+    calls: HashMap<Slug, (u64, u64)>,
+    outcomes: BTreeMap<Slug, OutcomeCounts>,
+    trials: HashMap<Slug, TrialState>,
+}
+
+impl Kept {
+    fn of(reader: &Reader, now: Timestamp) -> Result<Self> {
+        let summary = reader.evidence_view().summary(window_start(now, DAYS))?;
+        let calls = summary.skills.into_iter().map(|tally| (tally.skill, (tally.events, tally.errors)));
+        let trials = reader.trials()?.into_iter().map(|trial| (trial.skill, trial.state));
+        Ok(Self {
+            usage: reader.usage()?,
+            calls: calls.collect(),
+            outcomes: reader.skill_outcomes()?,
+            trials: trials.collect(),
+        })
+    }
+}
+
 /// Every skill of a brain, those of the archive too, by name.
 pub(super) fn rows(reader: &Reader, now: Timestamp) -> Result<Vec<SkillRow>> {
-    let usage = reader.usage()?;
-    let summary = reader.evidence_view().summary(window_start(now, DAYS))?;
-    let tallies: HashMap<&Slug, (u64, u64)> =
-        summary.skills.iter().map(|tally| (&tally.skill, (tally.events, tally.errors))).collect();
+    let kept = Kept::of(reader, now)?;
     let index = reader.skills()?;
     let mut rows: Vec<SkillRow> = index
         .entries()
         .map(|entry| {
             let slug = &entry.place.slug;
-            let mut row = row(slug, usage.get(slug), tallies.get(slug).copied());
+            let mut row = row(slug, &kept);
             row.name.clone_from(&entry.name);
             row.description = entry.description.to_string();
             row.category = entry.category.as_deref().map(str::to_owned);
@@ -89,7 +142,7 @@ pub(super) fn rows(reader: &Reader, now: Timestamp) -> Result<Vec<SkillRow>> {
         if rows.iter().any(|row| row.slug == slug.as_str()) {
             continue;
         }
-        let mut row = row(&slug, usage.get(&slug), tallies.get(&slug).copied());
+        let mut row = row(&slug, &kept);
         SkillState::Archived.name().clone_into(&mut row.state);
         row.path = Some(path);
         rows.push(row);
@@ -98,8 +151,9 @@ pub(super) fn rows(reader: &Reader, now: Timestamp) -> Result<Vec<SkillRow>> {
     Ok(rows)
 }
 
-fn row(slug: &Slug, usage: Option<&SkillUsage>, tally: Option<(u64, u64)>) -> SkillRow {
-    let (events, errors) = tally.unwrap_or_default();
+fn row(slug: &Slug, kept: &Kept) -> SkillRow {
+    let usage = kept.usage.get(slug);
+    let (events, errors) = kept.calls.get(slug).copied().unwrap_or_default();
     SkillRow {
         slug: slug.to_string(),
         name: slug.to_string(),
@@ -116,6 +170,8 @@ fn row(slug: &Slug, usage: Option<&SkillUsage>, tally: Option<(u64, u64)>) -> Sk
         events,
         errors,
         success_rate: (events > 0).then(|| 1.0 - errors as f64 / events as f64),
+        outcomes: kept.outcomes.get(slug).map(SkillOutcomes::from).unwrap_or_default(),
+        trial: kept.trials.get(slug).map(|state| state.name().to_owned()),
         path: None,
     }
 }

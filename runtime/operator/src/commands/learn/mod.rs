@@ -6,7 +6,6 @@ mod report;
 mod show;
 mod status;
 mod stop;
-mod words;
 
 use herm::Result;
 

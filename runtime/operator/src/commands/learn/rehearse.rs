@@ -4,12 +4,12 @@ use herm::harness::{ChangeRehearsal, RehearsalOptions, RehearsalReport, Rehearse
 use herm::{BrainId, Harness, Reader, Result, Slug};
 use serde_json::json;
 
-use super::words;
 use crate::backends;
 use crate::cli::Rehearse;
 use crate::commands::{in_runtime, to_json};
 use crate::config::Settings;
 use crate::mcp;
+use crate::operations::learning::words;
 use crate::output::{Answer, columns};
 use crate::spinner::Spinner;
 

@@ -1,43 +1,38 @@
 //! `herm learn show`: one learned skill and its trial.
 
 use herm::memory::TrialTask;
-use herm::trial::report::{self, ArmReport, LearnedSkill};
-use herm::{BrainId, Error, Reader, Result, Slug};
+use herm::trial::report::{ArmReport, LearnedSkill};
+use herm::{BrainId, Reader, Result, Slug};
 use serde_json::json;
 
-use super::words;
 use crate::commands::to_json;
 use crate::config::Settings;
+use crate::operations::learning::{self, ShownExample, words};
 use crate::output::{Answer, columns};
-
-/// How many tasks are listed.
-const TASKS: usize = 20;
 
 pub(super) fn run(settings: &Settings, id: &BrainId, slug: &Slug) -> Result<Answer> {
     let reader = Reader::open(&settings.layout, id)?;
-    let Some(skill) = report::of_skill(&reader, slug)? else {
-        return Err(Error::not_found(format!("brain {id} has not learned a skill {:?}", slug.as_str()))
-            .hint(format!("see what it learned with `herm learn status {id}`")));
-    };
-    let tasks = reader.trial_tasks(slug)?;
-    let last: Vec<&TrialTask> = tasks.iter().rev().take(TASKS).collect();
-    let mut text = format!("{slug}: {}\n", words::state(&skill));
+    let shown = learning::show(&reader, slug, |_| Ok(true))?;
+    let skill = &shown.skill;
+    let mut text = format!("{slug}: {}\n", words::state(skill));
     if let Some(reason) = &skill.reason {
         text.push_str(&format!("{reason}\n"));
     }
-    text.push_str(&dates(&skill));
-    text.push_str(&format!("\n{}", arms(&skill)));
+    text.push_str(&dates(skill));
+    text.push_str(&format!("\n{}", arms(skill)));
     text.push_str(&format!("\ngain, 95 %: {}\n", words::gain(skill.gain.as_ref())));
     if skill.rehearsals > 0 {
         let rehearsed = words::gain(skill.rehearsed_gain.as_ref());
         text.push_str(&format!("in {} rehearsals: {rehearsed}\n", skill.rehearsals));
     }
-    if !last.is_empty() {
-        text.push_str(&format!("\n{}", listed(&last)));
+    if !shown.tasks.is_empty() {
+        text.push_str(&format!("\n{}", listed(&shown.tasks)));
     }
-    let mut json = to_json(&skill)?;
+    if !shown.examples.is_empty() {
+        text.push_str(&format!("\n{}", examples(&shown.examples)));
+    }
+    let mut json = to_json(&shown)?;
     json["id"] = json!(id);
-    json["tasks"] = to_json(&last)?;
     Ok(Answer::new(text, json))
 }
 
@@ -70,8 +65,8 @@ fn arms(skill: &LearnedSkill) -> String {
     columns(&[heads, row("with it", &skill.shown), row("without", &skill.held_back)])
 }
 
-fn listed(tasks: &[&TrialTask]) -> String {
-    let row = |task: &&TrialTask| {
+fn listed(tasks: &[TrialTask]) -> String {
+    let row = |task: &TrialTask| {
         let kind = if task.rehearsed { "rehearsed, " } else { "" };
         vec![
             task.task.clone(),
@@ -82,4 +77,11 @@ fn listed(tasks: &[&TrialTask]) -> String {
     };
     let heads = ["TASK", "BEGAN", "ARM", "OUTCOME"].map(str::to_owned).to_vec();
     columns(&std::iter::once(heads).chain(tasks.iter().map(row)).collect::<Vec<_>>())
+}
+
+fn examples(examples: &[ShownExample]) -> String {
+    let row =
+        |example: &ShownExample| vec![example.task.to_string(), example.tools.join(", "), example.question.clone()];
+    let heads = ["EXAMPLE OF TASK", "TOOLS", "QUESTION"].map(str::to_owned).to_vec();
+    columns(&std::iter::once(heads).chain(examples.iter().map(row)).collect::<Vec<_>>())
 }

@@ -5,9 +5,9 @@ use herm::trial::report::{self, LearnedSkill};
 use herm::{BrainId, Reader, Result};
 use serde_json::json;
 
-use super::words;
 use crate::commands::to_json;
 use crate::config::Settings;
+use crate::operations::learning::words;
 use crate::output::{Answer, columns};
 
 pub(super) fn status(settings: &Settings, id: &BrainId) -> Result<Answer> {

@@ -4,10 +4,10 @@ use herm::trial::estimate::Gain;
 use herm::trial::report::{ArmReport, LearnedSkill, LearningReport};
 
 /// What stands in a table where there is nothing.
-pub(super) const NONE: &str = "–";
+pub(crate) const NONE: &str = "–";
 
 /// Where a skill stands.
-pub(super) fn state(skill: &LearnedSkill) -> String {
+pub(crate) fn state(skill: &LearnedSkill) -> String {
     let state = skill.state.map_or("not on trial yet", |state| state.name());
     let archived = if skill.archived { ", archived" } else { "" };
     let pinned = if skill.pinned { ", pinned" } else { "" };
@@ -15,7 +15,7 @@ pub(super) fn state(skill: &LearnedSkill) -> String {
 }
 
 /// `0.85 of 20`: the mean outcome of so many tasks; with those of unknown outcome, where there are any.
-pub(super) fn arm(arm: &ArmReport) -> String {
+pub(crate) fn arm(arm: &ArmReport) -> String {
     let unknown = arm.tasks - arm.known;
     match (arm.mean, unknown) {
         (None, 0) => NONE.to_owned(),
@@ -26,22 +26,22 @@ pub(super) fn arm(arm: &ArmReport) -> String {
 }
 
 /// `+0.60 (+0.31 to +0.78)`.
-pub(super) fn gain(gain: Option<&Gain>) -> String {
+pub(crate) fn gain(gain: Option<&Gain>) -> String {
     gain.map_or_else(|| NONE.to_owned(), |gain| format!("{:+.2} ({:+.2} to {:+.2})", gain.value, gain.low, gain.high))
 }
 
 /// Millionths of a dollar as dollars.
-pub(super) fn dollars(micro_usd: f64) -> String {
+pub(crate) fn dollars(micro_usd: f64) -> String {
     format!("{:+.4} $", micro_usd / 1e6)
 }
 
 /// What a task costs more with a skill.
-pub(super) fn cost(skill: &LearnedSkill) -> String {
+pub(crate) fn cost(skill: &LearnedSkill) -> String {
     skill.extra_micro_usd.map_or_else(|| NONE.to_owned(), dollars)
 }
 
 /// What everything learned is worth, in a few lines.
-pub(super) fn summary(report: &LearningReport) -> String {
+pub(crate) fn summary(report: &LearningReport) -> String {
     let counts = &report.counts;
     let parts = [
         (counts.proven, "proven"),
