@@ -26,7 +26,6 @@
 //! | `otlp` | off | spans of tasks to an OpenTelemetry collector, where the `OTEL_…` variables say |
 
 mod backends;
-mod bench;
 mod cli;
 mod commands;
 mod config;

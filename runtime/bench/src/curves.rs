@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::arms::Arm;
+use super::arms::BenchArm;
 use super::table::{ArmResult, BenchTable, FamilyResult};
 
 /// How wide and high a panel is, with its margins.
@@ -14,22 +14,22 @@ const COLUMNS: usize = 2;
 const LEGEND: (usize, usize) = (20, 190);
 
 /// A colour that the colour-blind tell apart, and dashes for those who see none.
-fn look(arm: Arm) -> (&'static str, &'static str) {
+fn look(arm: BenchArm) -> (&'static str, &'static str) {
     match arm {
-        Arm::None => ("#555555", "none"),
-        Arm::Curated => ("#0072b2", "7 3"),
-        Arm::Examples => ("#e69f00", "none"),
-        Arm::ExamplesTrials => ("#e69f00", "7 3"),
-        Arm::Plans => ("#009e73", "none"),
-        Arm::SelfWritten => ("#cc79a7", "2 3"),
-        Arm::Trials => ("#d55e00", "none"),
-        Arm::Random => ("#56b4e9", "7 3 2 3"),
+        BenchArm::None => ("#555555", "none"),
+        BenchArm::Curated => ("#0072b2", "7 3"),
+        BenchArm::Examples => ("#e69f00", "none"),
+        BenchArm::ExamplesTrials => ("#e69f00", "7 3"),
+        BenchArm::Plans => ("#009e73", "none"),
+        BenchArm::SelfWritten => ("#cc79a7", "2 3"),
+        BenchArm::Trials => ("#d55e00", "none"),
+        BenchArm::Random => ("#56b4e9", "7 3 2 3"),
     }
 }
 
 /// One line: after each task, the share solved so far.
 struct Curve {
-    arm: Arm,
+    arm: BenchArm,
     shares: Vec<f64>,
 }
 
@@ -42,7 +42,7 @@ struct Panel {
 
 impl BenchTable {
     /// The picture, as SVG: a panel for each family, and one of all where there are several.
-    pub(crate) fn curves(&self) -> String {
+    pub fn curves(&self) -> String {
         let mut panels: Vec<Panel> = self.families.iter().map(of_family).collect();
         if self.families.len() > 1 {
             panels.push(self.pooled());
@@ -56,7 +56,7 @@ impl BenchTable {
             self.families.iter().flat_map(|family| family.arms.iter().map(of)).min().unwrap_or_default()
         };
         let (learn, held_out) = (shortest(|arm| arm.learn.len()), shortest(|arm| arm.held_out.len()));
-        let curve = |arm: Arm| -> Option<Curve> {
+        let curve = |arm: BenchArm| -> Option<Curve> {
             let of_arm = |family: &'_ FamilyResult| {
                 family.arms.iter().find(|result| result.arm == arm).map(|result| {
                     let learned = result.learn.iter().take(learn);
@@ -97,7 +97,7 @@ fn cumulative(values: impl Iterator<Item = f64>) -> Vec<f64> {
     values.enumerate().map(add).collect()
 }
 
-fn draw(title: &str, arms: &[Arm], panels: &[Panel]) -> String {
+fn draw(title: &str, arms: &[BenchArm], panels: &[Panel]) -> String {
     let columns = COLUMNS.min(panels.len()).max(1);
     let width = columns * PANEL.0;
     let a_line = (width / LEGEND.1).max(1);
@@ -204,7 +204,7 @@ fn add(text: &mut String, what: std::fmt::Arguments<'_>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::table;
+    use crate::table;
 
     #[test]
     fn a_curve_is_the_share_solved_so_far() {

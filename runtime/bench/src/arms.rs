@@ -9,9 +9,9 @@ use herm::harness::{CuratorOptions, EvolverOptions};
 use herm::task::{ExamplePick, LearningOptions};
 use herm::{Error, Result};
 
-/// One way to learn.
+/// One way to learn, which a table compares with the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Arm {
+pub enum BenchArm {
     /// Nothing is learned and nothing is shown.
     None,
     /// A person's skill is shown; nothing is learned.
@@ -31,23 +31,23 @@ pub(crate) enum Arm {
 }
 
 /// All of them, in the order of the table.
-pub(crate) const ARMS: [Arm; 8] = [
-    Arm::None,
-    Arm::Curated,
-    Arm::Examples,
-    Arm::ExamplesTrials,
-    Arm::Plans,
-    Arm::SelfWritten,
-    Arm::Trials,
-    Arm::Random,
+pub const ARMS: [BenchArm; 8] = [
+    BenchArm::None,
+    BenchArm::Curated,
+    BenchArm::Examples,
+    BenchArm::ExamplesTrials,
+    BenchArm::Plans,
+    BenchArm::SelfWritten,
+    BenchArm::Trials,
+    BenchArm::Random,
 ];
 
 /// Arms that are compared with each other, besides each with no learning.
-pub(super) const COMPARED: [(Arm, Arm); 1] = [(Arm::Examples, Arm::Random)];
+pub(super) const COMPARED: [(BenchArm, BenchArm); 1] = [(BenchArm::Examples, BenchArm::Random)];
 
-impl Arm {
+impl BenchArm {
     /// The name on the command line and in JSON.
-    pub(crate) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::None => "none",
             Self::Curated => "curated",
@@ -61,7 +61,7 @@ impl Arm {
     }
 
     /// The name in the table.
-    pub(crate) fn title(self) -> &'static str {
+    pub fn title(self) -> &'static str {
         match self {
             Self::None => "no learning",
             Self::Curated => "curated skill",
@@ -75,7 +75,7 @@ impl Arm {
     }
 
     /// Reads names separated by commas, in the order of the table.
-    pub(crate) fn parse_all(names: &str) -> Result<Vec<Self>> {
+    pub fn parse_all(names: &str) -> Result<Vec<Self>> {
         let mut arms = Vec::new();
         for name in names.split(',').map(str::trim).filter(|name| !name.is_empty()) {
             let arm = Self::named(name).ok_or_else(|| {
@@ -158,10 +158,10 @@ mod tests {
 
     #[test]
     fn arms_are_named_in_any_order_and_counted_once() {
-        assert_eq!(Arm::parse_all("trials, none,none,,").unwrap(), [Arm::None, Arm::Trials]);
-        assert_eq!(Arm::parse_all(&ARMS.map(Arm::name).join(",")).unwrap(), ARMS);
+        assert_eq!(BenchArm::parse_all("trials, none,none,,").unwrap(), [BenchArm::None, BenchArm::Trials]);
+        assert_eq!(BenchArm::parse_all(&ARMS.map(BenchArm::name).join(",")).unwrap(), ARMS);
         for bad in ["", " , ", "nonne", "None"] {
-            assert!(Arm::parse_all(bad).unwrap_err().hint_text().unwrap().contains("none"), "{bad}");
+            assert!(BenchArm::parse_all(bad).unwrap_err().hint_text().unwrap().contains("none"), "{bad}");
         }
     }
 
@@ -169,10 +169,10 @@ mod tests {
     fn the_evolver_changes_skills_in_the_arm_of_everything_alone() {
         for arm in ARMS {
             let (curating, evolving) = arm.maintenance();
-            let everything = arm == Arm::Trials;
+            let everything = arm == BenchArm::Trials;
             assert_eq!((curating.is_some(), evolving.is_some()), (everything, everything));
         }
-        let routine = Arm::Trials.maintenance().1.unwrap().routine.options;
+        let routine = BenchArm::Trials.maintenance().1.unwrap().routine.options;
         assert_eq!((routine.mode, routine.approval), (EvolverPassMode::ApplyLowRisk, EvolverApproval::Given));
     }
 

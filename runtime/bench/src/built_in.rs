@@ -10,12 +10,12 @@ type Files = &'static [(&'static str, &'static [u8])];
 include!(concat!(env!("OUT_DIR"), "/families.rs"));
 
 /// The names by which `--family` finds them.
-pub(crate) fn built_in_names() -> impl Iterator<Item = &'static str> {
+pub fn built_in_names() -> impl Iterator<Item = &'static str> {
     FAMILIES.iter().map(|(name, _)| *name)
 }
 
-/// The built-in family of this name.
-pub(crate) fn built_in(name: &str) -> Result<Family> {
+/// The built-in family of this name; `NotFound` where there is none.
+pub fn built_in(name: &str) -> Result<Family> {
     match FAMILIES.iter().find(|(known, _)| *known == name) {
         Some((name, files)) => Family::built_in(name, files),
         None => Err(Error::not_found(format!("there is no directory and no built-in family {name:?}")).hint(format!(

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
-use super::arms::{Arm, COMPARED};
+use super::arms::{BenchArm, COMPARED};
 use super::run::BenchOptions;
 use super::statistics::{PairedCounts, SolvedCount, mean};
 
@@ -17,9 +17,10 @@ const MOST_ANSWER: usize = 500;
 
 /// One task of one arm.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct TaskResult {
+pub struct TaskResult {
     pub(super) task: String,
-    pub(crate) solved: bool,
+    /// Whether every check of the task passed.
+    pub solved: bool,
     pub(super) turns: u32,
     pub(super) calls: u32,
     pub(super) model: Option<String>,
@@ -35,7 +36,7 @@ pub(crate) struct TaskResult {
 /// One arm of one family.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct ArmResult {
-    pub(super) arm: Arm,
+    pub(super) arm: BenchArm,
     /// How many skills it had after the learning half, beside the one it was given.
     pub(super) learned: usize,
     /// How many changes the evolver made while it learned: lessons and merges.
@@ -60,7 +61,7 @@ pub(super) struct FamilyResult {
 
 /// Everything that was measured.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct BenchTable {
+pub struct BenchTable {
     pub(super) backend: String,
     /// The model, as it names itself.
     pub(super) model: String,
@@ -71,7 +72,7 @@ pub(crate) struct BenchTable {
 /// One arm of one family, or of several together.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Row {
-    pub(super) arm: Arm,
+    pub(super) arm: BenchArm,
     pub(super) learned: usize,
     pub(super) evolved: u64,
     pub(super) learn: SolvedCount,
@@ -88,8 +89,8 @@ pub(super) struct Row {
 /// Two arms that both learn, task by task.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Comparison {
-    pub(super) arm: Arm,
-    pub(super) against: Arm,
+    pub(super) arm: BenchArm,
+    pub(super) against: BenchArm,
     pub(super) counts: PairedCounts,
 }
 
@@ -105,12 +106,12 @@ pub(super) struct RowGroup {
 }
 
 impl FamilyResult {
-    fn arm(&self, arm: Arm) -> Option<&ArmResult> {
+    fn arm(&self, arm: BenchArm) -> Option<&ArmResult> {
         self.arms.iter().find(|result| result.arm == arm)
     }
 
     /// Whether a held-out task was solved by one arm and by the other, task by task.
-    fn pairs(&self, arm: Arm, against: Arm) -> Option<PairedCounts> {
+    fn pairs(&self, arm: BenchArm, against: BenchArm) -> Option<PairedCounts> {
         let (this, other) = (self.arm(arm)?, self.arm(against).filter(|_| arm != against)?);
         let pairs = this.held_out.iter().zip(&other.held_out).map(|(this, other)| (this.solved, other.solved));
         Some(PairedCounts::of(pairs))
@@ -130,8 +131,9 @@ impl BenchTable {
     }
 
     /// The arms that were measured anywhere, in the order of the table.
-    pub(super) fn arms(&self) -> Vec<Arm> {
-        let arms: BTreeSet<Arm> = self.families.iter().flat_map(|family| &family.arms).map(|arm| arm.arm).collect();
+    pub(super) fn arms(&self) -> Vec<BenchArm> {
+        let arms: BTreeSet<BenchArm> =
+            self.families.iter().flat_map(|family| &family.arms).map(|arm| arm.arm).collect();
         arms.into_iter().collect()
     }
 
@@ -159,7 +161,7 @@ impl BenchTable {
             let each: Option<Vec<PairedCounts>> = families.iter().map(|family| family.pairs(arm, against)).collect();
             Some(each?.into_iter().fold(PairedCounts::default(), PairedCounts::plus))
         };
-        let row = |arm: Arm| -> Option<Row> {
+        let row = |arm: BenchArm| -> Option<Row> {
             let results: Vec<&ArmResult> = families.iter().map(|family| family.arm(arm)).collect::<Option<_>>()?;
             let held_out = || results.iter().flat_map(|result| &result.held_out);
             let count = |of: fn(&ArmResult) -> &Vec<TaskResult>| {
@@ -173,7 +175,7 @@ impl BenchTable {
                 learn: count(|result| &result.learn),
                 held_out: count(|result| &result.held_out),
                 shown: held_out().filter(|task| task.shown).count(),
-                against_none: pairs(arm, Arm::None),
+                against_none: pairs(arm, BenchArm::None),
                 turns: mean(held_out().map(|task| task.turns)),
                 calls: mean(held_out().map(|task| task.calls)),
             })
@@ -185,7 +187,7 @@ impl BenchTable {
     }
 
     /// The document for programs.
-    pub(crate) fn json(&self) -> Value {
+    pub fn json(&self) -> Value {
         let solved =
             |tasks: &[TaskResult]| -> String { tasks.iter().map(|task| if task.solved { '1' } else { '0' }).collect() };
         let families = self.families.iter().map(|family| {
@@ -212,7 +214,7 @@ impl BenchTable {
     }
 
     /// Every task of every arm, one JSON object a line.
-    pub(crate) fn task_lines(&self) -> String {
+    pub fn task_lines(&self) -> String {
         let mut lines = String::new();
         for family in &self.families {
             for arm in &family.arms {
@@ -277,7 +279,7 @@ fn significant(value: f64) -> f64 {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use super::*;
 
     fn task(solved: bool) -> TaskResult {
@@ -298,12 +300,12 @@ pub(super) mod tests {
         solved.chars().map(|solved| task(solved == '1')).collect()
     }
 
-    fn arm(arm: Arm, learn: &str, held_out: &str) -> ArmResult {
+    fn arm(arm: BenchArm, learn: &str, held_out: &str) -> ArmResult {
         ArmResult { arm, learned: 1, evolved: 0, remarks: Vec::new(), learn: tasks(learn), held_out: tasks(held_out) }
     }
 
     /// A table of two families, one of which has no curated skill.
-    pub(in super::super) fn table() -> BenchTable {
+    pub(crate) fn table() -> BenchTable {
         let family = |name: &str, arms| FamilyResult {
             name: name.to_owned(),
             about: "tests".to_owned(),
@@ -312,18 +314,18 @@ pub(super) mod tests {
             remarks: Vec::new(),
             arms,
         };
-        let arms = super::super::arms::ARMS.to_vec();
+        let arms = crate::arms::ARMS.to_vec();
         let options = BenchOptions { arms, learn: None, held_out: None, demonstrations: None, labels: true };
         let families = vec![
             family(
                 "ferry",
                 vec![
-                    arm(Arm::None, "0100", "00000000"),
-                    arm(Arm::Curated, "0101", "11110000"),
-                    arm(Arm::Examples, "0111", "11111111"),
+                    arm(BenchArm::None, "0100", "00000000"),
+                    arm(BenchArm::Curated, "0101", "11110000"),
+                    arm(BenchArm::Examples, "0111", "11111111"),
                 ],
             ),
-            family("bus", vec![arm(Arm::None, "1111", "11111111"), arm(Arm::Examples, "0111", "00001111")]),
+            family("bus", vec![arm(BenchArm::None, "1111", "11111111"), arm(BenchArm::Examples, "0111", "00001111")]),
         ];
         BenchTable::new("scripted", &options, families)
     }

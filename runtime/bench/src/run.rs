@@ -17,7 +17,7 @@ use herm::{
     StopReason, Task, TaskId, TaskLimits, TaskStatus, fsio,
 };
 
-use super::arms::Arm;
+use super::arms::BenchArm;
 use super::calls::{self, HeardCall};
 use super::demonstrations::Demonstration;
 use super::family::Family;
@@ -38,24 +38,25 @@ const REHEARSED: usize = 24;
 
 /// What is measured, and how.
 #[derive(Debug, Clone)]
-pub(crate) struct BenchOptions {
-    pub(crate) arms: Vec<Arm>,
+pub struct BenchOptions {
+    /// The ways to learn, in the order they are run.
+    pub arms: Vec<BenchArm>,
     /// Only so many tasks to learn from.
-    pub(crate) learn: Option<usize>,
+    pub learn: Option<usize>,
     /// Only so many tasks to measure on.
-    pub(crate) held_out: Option<usize>,
+    pub held_out: Option<usize>,
     /// Only so many of the demonstrations of a family.
-    pub(crate) demonstrations: Option<usize>,
+    pub demonstrations: Option<usize>,
     /// Whether a learning arm is told which of its answers were good.
-    pub(crate) labels: bool,
+    pub labels: bool,
 }
 
 /// Runs every arm of every family. `say` hears what goes on: where it is, and a line for each arm that is done.
-pub(crate) async fn run(
+pub async fn run(
     families: &[Family],
     backend: &Arc<dyn Backend>,
     options: &BenchOptions,
-    say: &mut (dyn FnMut(Progress<'_>) + Send),
+    say: &mut (dyn FnMut(BenchProgress<'_>) + Send),
 ) -> Result<BenchTable> {
     let place = fsio::create_scratch("herm-bench")?;
     let measured = async {
@@ -73,11 +74,31 @@ pub(crate) async fn run(
 
 /// What goes on in a run, as `say` hears it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Progress<'a> {
+pub enum BenchProgress<'a> {
     /// A task of an arm begins; `task` counts from 1.
-    Task { family: &'a str, arm: Arm, half: &'a str, task: usize, of: usize },
+    Task {
+        /// The name of the family.
+        family: &'a str,
+        /// The way to learn.
+        arm: BenchArm,
+        /// Which half the task is of, in words for people.
+        half: &'a str,
+        /// The number of the task within its half.
+        task: usize,
+        /// How many tasks the half has.
+        of: usize,
+    },
     /// An arm is done.
-    Arm { family: &'a str, arm: Arm, learned: &'a [TaskResult], measured: &'a [TaskResult] },
+    Arm {
+        /// The name of the family.
+        family: &'a str,
+        /// The way to learn.
+        arm: BenchArm,
+        /// What came of the tasks to learn from.
+        learned: &'a [TaskResult],
+        /// What came of the held-out tasks.
+        measured: &'a [TaskResult],
+    },
 }
 
 struct Measurement<'a> {
@@ -88,7 +109,7 @@ struct Measurement<'a> {
 }
 
 impl Measurement<'_> {
-    async fn family(&self, say: &mut (dyn FnMut(Progress<'_>) + Send)) -> Result<FamilyResult> {
+    async fn family(&self, say: &mut (dyn FnMut(BenchProgress<'_>) + Send)) -> Result<FamilyResult> {
         let family = self.family;
         let mut arms = Vec::new();
         for arm in self.options.arms.iter().copied() {
@@ -101,7 +122,7 @@ impl Measurement<'_> {
                 let error = Error::new(error.kind(), said).because(error);
                 hint.into_iter().fold(error, Error::hint)
             })?;
-            say(Progress::Arm { family: &family.name, arm, learned: &result.learn, measured: &result.held_out });
+            say(BenchProgress::Arm { family: &family.name, arm, learned: &result.learn, measured: &result.held_out });
             arms.push(result);
         }
         let said: BTreeSet<&String> = arms.iter().flat_map(|arm| &arm.remarks).collect();
@@ -124,7 +145,7 @@ impl Measurement<'_> {
     }
 
     /// Learns on the first half, then answers the second with what was learned and nothing new.
-    async fn arm(&self, arm: Arm, say: &mut (dyn FnMut(Progress<'_>) + Send)) -> Result<ArmResult> {
+    async fn arm(&self, arm: BenchArm, say: &mut (dyn FnMut(BenchProgress<'_>) + Send)) -> Result<ArmResult> {
         let family = self.family;
         let id: BrainId = BRAIN.parse()?;
         let layout = Layout::new(self.place.join(arm.name()));
@@ -152,7 +173,7 @@ impl Measurement<'_> {
             let mut results = Vec::new();
             let mut unanswered = 0;
             for (at, task) in tasks.iter().enumerate() {
-                say(Progress::Task { family: &family.name, arm, half, task: at + 1, of: tasks.len() });
+                say(BenchProgress::Task { family: &family.name, arm, half, task: at + 1, of: tasks.len() });
                 let number = at + if learns { 0 } else { family.learn.len() };
                 let name = task_id(&family.name, &task.name, number)?;
                 let result = self.task(&harness, &id, &name, task, keep).await?;
@@ -207,7 +228,7 @@ impl Measurement<'_> {
         &self,
         layout: &Layout,
         id: &BrainId,
-        arm: Arm,
+        arm: BenchArm,
         started: &[Arc<dyn Tool>],
         clock: &Arc<StepClock>,
     ) -> Result<()> {
@@ -247,7 +268,7 @@ impl Measurement<'_> {
         Ok(())
     }
 
-    fn make_brain(&self, layout: &Layout, id: &BrainId, arm: Arm, clock: &Arc<StepClock>) -> Result<()> {
+    fn make_brain(&self, layout: &Layout, id: &BrainId, arm: BenchArm, clock: &Arc<StepClock>) -> Result<()> {
         let mut files = vec![("system.md".to_owned(), self.family.role.as_bytes())];
         if let Some((name, text)) = self.family.skill.as_ref().filter(|_| arm.has_skill()) {
             files.push((format!("skills/{name}.md"), text.as_bytes()));

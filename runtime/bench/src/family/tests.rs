@@ -7,7 +7,7 @@ use std::path::Path;
 use serde_json::json;
 
 use super::*;
-use crate::bench::{built_in, built_in_names};
+use crate::{built_in, built_in_names};
 
 const TOOL: &str = r#"{"name": "look_up", "description": "Looks.", "schema": {"properties": {"piece": {"type": "string"}}},
   "table": [{"args": {"piece": "lamp"}, "result": "bay 4"}]}"#;

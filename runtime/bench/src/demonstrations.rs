@@ -141,7 +141,7 @@ fn check(call: &CallFile, tables: &[ToolTable], known: Option<&[String]>) -> std
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::tool_table::TableRow;
+    use crate::tool_table::TableRow;
     use herm::tool::{Permission, ToolSpec};
 
     fn tables() -> Vec<ToolTable> {

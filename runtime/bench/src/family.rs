@@ -34,10 +34,11 @@ const USUAL_TOOLS: [&str; 1] = ["skill_view"];
 
 /// A family, read and checked.
 #[derive(Debug, Clone)]
-pub(crate) struct Family {
-    pub(crate) name: String,
+pub struct Family {
+    /// The name in tables, of `family.json` or of its directory.
+    pub name: String,
     /// What it is about, in a line.
-    pub(crate) about: String,
+    pub about: String,
     /// Families of one group have a row of their own in the table.
     pub(super) group: Option<String>,
     pub(super) role: String,
@@ -53,7 +54,7 @@ pub(crate) struct Family {
     pub(super) learn: Vec<FamilyTask>,
     pub(super) held_out: Vec<FamilyTask>,
     /// What its author may want to know.
-    pub(crate) remarks: Vec<String>,
+    pub remarks: Vec<String>,
 }
 
 /// An MCP server that a family starts.
@@ -70,7 +71,7 @@ pub(crate) struct FamilyServer {
 
 impl Family {
     /// Reads the family in a directory; naming its `family.json` is as good.
-    pub(crate) fn open(path: &Path) -> Result<Self> {
+    pub fn open(path: &Path) -> Result<Self> {
         let is_file = path.file_name().is_some_and(|name| name == FAMILY) && path.is_file();
         let given = if is_file { path.parent().filter(|dir| !dir.as_os_str().is_empty()) } else { Some(path) };
         let given = given.unwrap_or(Path::new("."));
@@ -82,7 +83,7 @@ impl Family {
 
     /// The families right below a directory that is none itself, by name; nothing where the path is a family, a file, or
     /// has none below it.
-    pub(crate) fn below(path: &Path) -> Result<Vec<PathBuf>> {
+    pub fn below(path: &Path) -> Result<Vec<PathBuf>> {
         if !path.is_dir() || path.join(FAMILY).exists() {
             return Ok(Vec::new());
         }
@@ -189,17 +190,17 @@ impl Family {
     }
 
     /// How many tasks there are to learn from, and how many are held out.
-    pub(crate) fn sizes(&self) -> (usize, usize) {
+    pub fn sizes(&self) -> (usize, usize) {
         (self.learn.len(), self.held_out.len())
     }
 
     /// How many demonstrations there are.
-    pub(crate) fn demonstrated(&self) -> usize {
+    pub fn demonstrated(&self) -> usize {
         self.demonstrations.len()
     }
 
     /// The programs that it starts, as they would be typed.
-    pub(crate) fn programs(&self) -> Vec<String> {
+    pub fn programs(&self) -> Vec<String> {
         let typed = |server: &FamilyServer| {
             std::iter::once(&server.command).chain(&server.args).map(String::as_str).collect::<Vec<_>>().join(" ")
         };
@@ -207,7 +208,7 @@ impl Family {
     }
 
     /// The names of its own tools, and of those of herm.
-    pub(crate) fn tool_names(&self) -> Vec<String> {
+    pub fn tool_names(&self) -> Vec<String> {
         let servers = self.servers.iter().map(|server| format!("those of the MCP server {}", server.name));
         let own = self.tools.iter().map(|tool| tool.spec.name.clone()).chain(servers);
         own.chain(self.standard_tools.iter().cloned()).collect()

@@ -2,12 +2,12 @@
 
 use std::fmt::Write as _;
 
-use super::arms::Arm;
+use super::arms::BenchArm;
 use super::table::{BenchTable, Comparison, Row, RowGroup, SIGNIFICANT};
 
 impl BenchTable {
     /// The table for people.
-    pub(crate) fn markdown(&self) -> String {
+    pub fn markdown(&self) -> String {
         let mut text = format!("# What learning brings: {}\n\n", plain(&self.model));
         let groups = self.groups();
         self.about(&mut text);
@@ -80,7 +80,7 @@ impl BenchTable {
 }
 
 /// A line a family: solved of the held-out tasks, by arm.
-fn solved(arms: &[Arm], groups: &[RowGroup], text: &mut String) {
+fn solved(arms: &[BenchArm], groups: &[RowGroup], text: &mut String) {
     text.push_str("\n## Held-out tasks solved\n\n| family | tasks |");
     arms.iter().for_each(|arm| add(text, format_args!(" {} |", arm.title())));
     text.push_str("\n|---|---:|");
@@ -200,7 +200,7 @@ fn add(text: &mut String, what: std::fmt::Arguments<'_>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::table;
+    use crate::table;
 
     #[test]
     fn the_table_says_what_was_solved_and_how_sure_that_is() {
@@ -226,7 +226,7 @@ mod tests {
         assert!(!table.markdown().contains("## One arm against another"));
         for family in &mut table.families {
             let mut random = family.arms[0].clone();
-            random.arm = Arm::Random;
+            random.arm = BenchArm::Random;
             family.arms.push(random);
             family.demonstrations = 1;
         }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::arms::Arm;
+use super::arms::BenchArm;
 use super::run::BenchOptions;
 use super::table::{ArmResult, BenchTable, FamilyResult, TaskResult, tests};
 
@@ -27,7 +27,7 @@ fn tasks(digits: &Value, model: &str) -> Vec<TaskResult> {
 fn of_tasks(document: &Value) -> BenchTable {
     let model = document["model"].as_str().unwrap();
     let arm = |said: &Value| ArmResult {
-        arm: Arm::named(said["arm"].as_str().unwrap()).unwrap(),
+        arm: BenchArm::named(said["arm"].as_str().unwrap()).unwrap(),
         learned: 0,
         evolved: 0,
         remarks: Vec::new(),

@@ -20,7 +20,7 @@ const MOST_BYTES: u64 = 1 << 30;
 
 /// A backend that remembers what it said.
 #[derive(Debug)]
-pub(crate) struct KeptReplies {
+pub struct KeptReplies {
     inner: Arc<dyn Backend>,
     /// Which model of which backend: replies of another are not its own.
     speaker: String,
@@ -49,13 +49,13 @@ struct ReplyLine {
 }
 
 impl KeptReplies {
-    /// Remembers for as long as it lives.
-    pub(crate) fn in_memory(inner: Arc<dyn Backend>, speaker: String) -> Self {
+    /// Remembers for as long as it lives. `speaker` names the backend and the model.
+    pub fn in_memory(inner: Arc<dyn Backend>, speaker: String) -> Self {
         Self { inner, speaker, kept: Mutex::default() }
     }
 
     /// Knows what a file knows, and adds to it.
-    pub(crate) fn in_file(inner: Arc<dyn Backend>, speaker: String, path: &Path) -> Result<Self> {
+    pub fn in_file(inner: Arc<dyn Backend>, speaker: String, path: &Path) -> Result<Self> {
         let absolute = std::path::absolute(path).map_err(|source| Error::io("open", path, source))?;
         let (Some(parent), Some(name)) = (absolute.parent(), absolute.file_name().and_then(|name| name.to_str()))
         else {
@@ -82,7 +82,7 @@ impl KeptReplies {
     }
 
     /// Why replies could not be kept, if that is so.
-    pub(crate) fn broken(&self) -> Option<String> {
+    pub fn broken(&self) -> Option<String> {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.broken.as_ref().map(|error| error.message().to_owned())
     }
