@@ -51,6 +51,7 @@ use crate::backends;
 use crate::config::Settings;
 use crate::mcp as mcp_tools;
 use crate::operations::verifier::verifier;
+use crate::otlp;
 use crate::server_db::keys::Keyring;
 use crate::server_db::{ServerDb, marker};
 
@@ -195,7 +196,8 @@ async fn parts(settings: &Settings, book: ServerDb, keyring: Keyring) -> Result<
     let snapshotting = settings.snapshotting().await?;
     let vault = snapshotting.as_ref().map(|how| Arc::clone(&how.vault));
     settings.applying()?;
-    let harness: Harness = backends::server_harness(settings, tools, snapshotting)?;
+    let harness = backends::server_builder(settings, tools, snapshotting)?;
+    let harness: Harness = harness.trace_content(otlp::captures_content()).build()?;
     let paused: HashSet<_> = book.paused()?.into_iter().collect();
     let mesh = match (settings.gates()?.mesh, &settings.config.mesh) {
         (Some(mesh), Some(said)) => Some(mesh::MeshState::open(settings, mesh, verifier(&harness, said.verifying()?))?),

@@ -45,13 +45,13 @@ impl LocalModels {
 }
 
 /// Where models lie: beside the brains.
-pub(crate) fn directory(settings: &Settings) -> PathBuf {
+pub fn directory(settings: &Settings) -> PathBuf {
     std::env::var_os("HERM_MODELS").map_or_else(|| settings.layout.brains().join(".models"), PathBuf::from)
 }
 
 /// The file of a model: a path, or a name among the models of this machine.
 #[cfg(feature = "local")]
-pub(crate) fn find(directory: &std::path::Path, model: &str) -> Result<PathBuf> {
+pub fn find(directory: &std::path::Path, model: &str) -> Result<PathBuf> {
     let path = PathBuf::from(model);
     if path.is_file() || path.components().count() > 1 {
         return Ok(path);
@@ -63,9 +63,9 @@ pub(crate) fn find(directory: &std::path::Path, model: &str) -> Result<PathBuf> 
     })
 }
 
-/// What a build without models says.
+/// What a build without models says of a backend or a command that needs one.
 #[cfg(not(feature = "local"))]
-pub(crate) fn absent(what: &str) -> herm::Error {
+pub fn absent(what: &str) -> herm::Error {
     herm::Error::refused(format!("{what}: this build has no local models"))
         .hint("build it with `cargo build --release --features local`")
 }

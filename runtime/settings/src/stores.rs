@@ -12,12 +12,12 @@ use herm::snapshot::{BrainLease, Encryption, LeaseAttempt, OperatorKey, Store, V
 use herm::{BrainId, Error, ErrorKind, Result, SystemClock};
 
 use crate::backends::secret;
-use crate::commands::in_runtime;
 use crate::config::{Settings, SnapshotEntry};
+use crate::in_runtime;
 
 /// What the command line says about encryption.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum EncryptionOptions {
+pub enum EncryptionOptions {
     /// What the configuration says.
     AsConfigured,
     /// Plain text, said out loud.
@@ -26,7 +26,7 @@ pub(crate) enum EncryptionOptions {
 
 /// What a store is opened for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Purpose {
+pub enum StorePurpose {
     /// To look: there may be no right to write.
     Read,
     /// To push, prune, lease or change keys.
@@ -35,17 +35,17 @@ pub(crate) enum Purpose {
 
 impl Settings {
     /// What the file says of snapshots.
-    pub(crate) fn snapshot(&self) -> SnapshotEntry {
+    pub fn snapshot(&self) -> SnapshotEntry {
         self.config.snapshot.clone().unwrap_or_default()
     }
 
     /// The file with the key that wraps the keys of snapshots.
-    pub(crate) fn snapshot_key(&self) -> PathBuf {
+    pub fn snapshot_key(&self) -> PathBuf {
         self.snapshot().key.unwrap_or_else(|| self.layout.snapshot_key())
     }
 
     /// How snapshots are encrypted. Without a key nothing is, unless someone said so.
-    pub(crate) fn secrecy(&self, wish: EncryptionOptions) -> Result<Encryption> {
+    pub fn secrecy(&self, wish: EncryptionOptions) -> Result<Encryption> {
         if wish == EncryptionOptions::Plaintext || self.snapshot().plaintext {
             return Ok(Encryption::Plaintext);
         }
@@ -63,7 +63,7 @@ impl Settings {
 
     /// The store, opened and, where something is to be written to one that is not a directory, tried out first: who
     /// only reads may have no right to write.
-    pub(crate) async fn store(&self, purpose: Purpose) -> Result<Arc<dyn Store>> {
+    pub async fn store(&self, purpose: StorePurpose) -> Result<Arc<dyn Store>> {
         let said = self.snapshot();
         let named = self.named_store(&said, purpose).await?;
         match &said.walrus {
@@ -73,7 +73,7 @@ impl Settings {
     }
 
     /// The store that has names.
-    async fn named_store(&self, said: &SnapshotEntry, purpose: Purpose) -> Result<Arc<dyn Store>> {
+    async fn named_store(&self, said: &SnapshotEntry, purpose: StorePurpose) -> Result<Arc<dyn Store>> {
         let local = match said.store.as_deref() {
             None => Some(self.layout.snapshots()),
             Some(address) if address.starts_with("file:") => Some(file_path(address)?),
@@ -84,14 +84,14 @@ impl Settings {
             let dir = local.unwrap_or_default();
             // The index of a store that a pointer can bring back may be gone.
             let comes_back = said.walrus.is_some() && said.ens.is_some();
-            if purpose == Purpose::Read && !dir.is_dir() && !comes_back {
+            if purpose == StorePurpose::Read && !dir.is_dir() && !comes_back {
                 return Err(Error::not_found(format!("there is no store in {}", dir.display()))
                     .hint("check `store` in [snapshot]; the first `herm snapshot create ID` makes it"));
             }
             return Ok(Arc::new(LocalStore::open(&dir)?));
         };
         let store = cloud(address, said)?;
-        if purpose == Purpose::Write {
+        if purpose == StorePurpose::Write {
             probe(&*store, &SystemRandom).await?;
         }
         Ok(store)
@@ -104,14 +104,14 @@ impl Settings {
     }
 
     /// The store with the keys to it.
-    pub(crate) async fn vault(&self, wish: EncryptionOptions, purpose: Purpose) -> Result<Vault> {
+    pub async fn vault(&self, wish: EncryptionOptions, purpose: StorePurpose) -> Result<Vault> {
         // The key first: without one there is no need to ask the store.
         let secrecy = self.secrecy(wish)?;
         self.vault_in(self.store(purpose).await?, secrecy)
     }
 
     /// A vault in a store that is open.
-    pub(crate) fn vault_in(&self, store: Arc<dyn Store>, secrecy: Encryption) -> Result<Vault> {
+    pub fn vault_in(&self, store: Arc<dyn Store>, secrecy: Encryption) -> Result<Vault> {
         let said = self.snapshot();
         let owner = said.owner.unwrap_or_else(owner);
         let vault = Vault::new(store, secrecy, &owner, Arc::new(SystemRandom), Arc::new(SystemClock));
@@ -122,7 +122,7 @@ impl Settings {
     }
 
     /// Whose receipts count on restoring: this operator's, and those of the configuration.
-    pub(crate) fn trusted(&self) -> Result<TrustedKeys> {
+    pub fn trusted(&self) -> Result<TrustedKeys> {
         let mut keys = self.trusted_keys()?;
         match self.signer.existing() {
             Ok(signer) => keys.push(signer.public().clone()),
@@ -137,16 +137,17 @@ impl Settings {
         Ok(TrustedKeys::Keys(keys))
     }
 
-    pub(crate) fn trusted_keys(&self) -> Result<Vec<PublicKey>> {
+    /// The keys of the configuration whose receipts count on restoring.
+    pub fn trusted_keys(&self) -> Result<Vec<PublicKey>> {
         self.snapshot().trust.iter().map(|did| did.parse()).collect()
     }
 
     /// Does something with a brain that moves it. Where brains are leased, only while the lease is ours, and not with
     /// a brain that was taken further elsewhere.
-    pub(crate) fn while_leased<T>(&self, id: &BrainId, work: impl FnOnce() -> Result<T>) -> Result<T> {
+    pub fn while_leased<T>(&self, id: &BrainId, work: impl FnOnce() -> Result<T>) -> Result<T> {
         let Some(ttl) = self.lease() else { return work() };
         in_runtime(async {
-            let vault = Arc::new(self.vault(EncryptionOptions::AsConfigured, Purpose::Write).await?);
+            let vault = Arc::new(self.vault(EncryptionOptions::AsConfigured, StorePurpose::Write).await?);
             let lease = take(&vault, id, ttl).await?;
             let (done, lease) = match vault.refuse_behind(&self.layout, id).await {
                 Ok(()) => {
@@ -165,12 +166,12 @@ impl Settings {
     }
 
     /// For how long a brain is leased; `None` where nobody asked for that.
-    pub(crate) fn lease(&self) -> Option<Duration> {
+    pub fn lease(&self) -> Option<Duration> {
         self.snapshot().lease_secs.map(|seconds| Duration::from_secs(u64::from(seconds.max(5))))
     }
 
     /// How a harness snapshots: not at all, where the file says nothing of it.
-    pub(crate) async fn snapshotting(&self) -> Result<Option<SnapshotOptions>> {
+    pub async fn snapshotting(&self) -> Result<Option<SnapshotOptions>> {
         let Some(said) = self.config.snapshot.as_ref().filter(|said| said.auto.unwrap_or(true)) else {
             return Ok(None);
         };
@@ -183,7 +184,7 @@ impl Settings {
             lease: self.lease(),
             trusted: self.trusted_keys()?,
             flush_within: Duration::from_secs(said.flush_secs.unwrap_or(30).into()),
-            ..SnapshotOptions::new(Arc::new(self.vault(EncryptionOptions::AsConfigured, Purpose::Write).await?))
+            ..SnapshotOptions::new(Arc::new(self.vault(EncryptionOptions::AsConfigured, StorePurpose::Write).await?))
         }))
     }
 }
@@ -224,7 +225,7 @@ impl Keeper {
 }
 
 /// Takes the lease of a brain, or says who has it.
-pub(crate) async fn take(vault: &Vault, id: &BrainId, ttl: Duration) -> Result<BrainLease> {
+pub async fn take(vault: &Vault, id: &BrainId, ttl: Duration) -> Result<BrainLease> {
     match vault.take_lease(id, ttl).await? {
         LeaseAttempt::Ours(lease) => Ok(lease),
         LeaseAttempt::Busy { owner, wait } => {
@@ -237,7 +238,7 @@ pub(crate) async fn take(vault: &Vault, id: &BrainId, ttl: Duration) -> Result<B
 }
 
 /// Gives a lease back, so that nobody has to wait for it.
-pub(crate) async fn give_back(vault: &Vault, lease: &BrainLease) {
+pub async fn give_back(vault: &Vault, lease: &BrainLease) {
     if let Err(error) = vault.release_lease(lease).await {
         tracing::debug!(%error, "a lease was not given back; it runs out by itself");
     }

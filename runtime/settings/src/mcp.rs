@@ -8,11 +8,11 @@ use herm::tool::Tool;
 use crate::config::Settings;
 
 /// The tools of the configured servers, and what the operator should know.
-pub(crate) type McpTools = (Vec<Arc<dyn Tool>>, Vec<String>);
+pub type McpTools = (Vec<Arc<dyn Tool>>, Vec<String>);
 
 /// Without MCP, a configured server is a mistake that must not go unseen.
 #[cfg(not(feature = "mcp"))]
-pub(crate) async fn connect(settings: &Settings) -> Result<McpTools> {
+pub async fn connect(settings: &Settings) -> Result<McpTools> {
     match settings.config.mcp.keys().next() {
         None => Ok(McpTools::default()),
         Some(name) => Err(herm::Error::invalid(format!("the MCP server {name}: this herm was built without MCP"))
@@ -23,7 +23,7 @@ pub(crate) async fn connect(settings: &Settings) -> Result<McpTools> {
 /// Connects the servers that the operator allows. Must run within the runtime that the tools are used in. A server that
 /// is not there is a warning; one that is configured wrongly is an error.
 #[cfg(feature = "mcp")]
-pub(crate) async fn connect(settings: &Settings) -> Result<McpTools> {
+pub async fn connect(settings: &Settings) -> Result<McpTools> {
     let permissions = crate::backends::permissions(settings);
     let mut servers = Vec::new();
     let mut warnings = Vec::new();
@@ -103,16 +103,13 @@ mod configured {
 
 #[cfg(test)]
 mod tests {
-    use clap::Parser as _;
-
     use super::*;
-    use crate::cli::Cli;
-    use crate::config::File;
+    use crate::config::{ConfigFile, SettingsFlags};
 
     fn settings(said: &str) -> Settings {
-        let cli = Cli::parse_from(["herm", "--brains", "/nonexistent", "doctor"]);
-        let said: File = toml::from_str(said).unwrap();
-        Settings { config: said, ..Settings::load(&cli).unwrap() }
+        let flags = SettingsFlags { brains: Some("/nonexistent".into()), ..SettingsFlags::default() };
+        let said: ConfigFile = toml::from_str(said).unwrap();
+        Settings { config: said, ..Settings::load(&flags).unwrap() }
     }
 
     #[cfg(not(feature = "mcp"))]

@@ -4,15 +4,14 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use axum::http::Uri;
 use herm::successor::auto::Window;
 use herm::successor::detector::DetectorOptions;
 use herm::successor::gate::{Gate, Member, Mesh, Stewards};
 use herm::successor::{Evaluation, SuccessorBudget};
 use herm::{Error, Result, Timestamp, fsio};
+use http::Uri;
 
 use super::Settings;
-use crate::operations::verifier::VerifyOptions;
 
 /// What verifying for others takes unless said: less than judging for oneself, and no money at all.
 const USUAL_WALL: u64 = 600;
@@ -22,19 +21,19 @@ const MAX_EVALUATION_BYTES: u64 = 4 << 20;
 
 /// What must happen before a patch is applied, and who has to do with it.
 #[derive(Debug, Clone)]
-pub(crate) struct Gates {
+pub struct Gates {
     /// Which gates must open.
-    pub(crate) gate: Gate,
+    pub gate: Gate,
     /// The stewards: those who may approve a patch, by their keys.
-    pub(crate) stewards: Stewards,
+    pub stewards: Stewards,
     /// The members that verify patches; `None` where the configuration has no mesh.
-    pub(crate) mesh: Option<Mesh>,
+    pub mesh: Option<Mesh>,
 }
 
 impl Settings {
     /// What must happen before a patch is applied. A gate that nobody could open is a mistake worth telling; that there
     /// are no stewards is not, since nothing can be applied then.
-    pub(crate) fn gates(&self) -> Result<Gates> {
+    pub fn gates(&self) -> Result<Gates> {
         let said = &self.config;
         let gates = Gates {
             gate: said.successor.clone().unwrap_or_default().gate(),
@@ -54,7 +53,7 @@ impl Settings {
     }
 
     /// When patches whose gates are open are applied without a command.
-    pub(crate) fn applying(&self) -> Result<ApplyOptions> {
+    pub fn applying(&self) -> Result<ApplyOptions> {
         let said = self.config.successor.clone().unwrap_or_default();
         let window = said.window.as_deref().unwrap_or("any").parse().map_err(|error: Error| {
             let hint = error.hint_text().unwrap_or_default().to_owned();
@@ -64,7 +63,7 @@ impl Settings {
     }
 
     /// How the server looks for what holds its brains up; `None` where it does not.
-    pub(crate) fn detecting(&self) -> Result<Option<DetectorOptions>> {
+    pub fn detecting(&self) -> Result<Option<DetectorOptions>> {
         self.config.successor.clone().unwrap_or_default().detect.unwrap_or_default().detecting()
     }
 }
@@ -72,7 +71,7 @@ impl Settings {
 /// Which gates must open before a patch is applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum GateEntry {
+pub enum GateEntry {
     /// A steward must approve it.
     Human,
     /// The members of the mesh must agree to it.
@@ -84,26 +83,26 @@ pub(crate) enum GateEntry {
 /// How patches are applied.
 #[derive(Debug, Clone, Default, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct SuccessorEntry {
+pub struct SuccessorEntry {
     /// Which gates must open: human, mesh or both; human unless said.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) gate: Option<GateEntry>,
+    pub gate: Option<GateEntry>,
     /// Who applies a patch whose gates are open: command (`herm successor apply` or `auto`) or automatic (the server, in its
     /// window); command unless said.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) apply: Option<ApplyEntry>,
+    pub apply: Option<ApplyEntry>,
     /// The hours in UTC in which the server applies patches, such as 2-5; any unless said.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) window: Option<String>,
+    pub window: Option<String>,
     /// How the server looks for what holds its brains up.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) detect: Option<DetectEntry>,
+    pub detect: Option<DetectEntry>,
 }
 
 /// Who applies a patch whose gates are open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum ApplyEntry {
+pub enum ApplyEntry {
     /// A command: `herm successor apply` or `herm successor auto`.
     Command,
     /// The server, by itself.
@@ -113,24 +112,24 @@ pub(crate) enum ApplyEntry {
 /// How the server looks for what holds its brains up, after tasks and off their path.
 #[derive(Debug, Clone, Default, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct DetectEntry {
+pub struct DetectEntry {
     /// Whether it looks at all; yes unless said.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) enabled: Option<bool>,
+    pub enabled: Option<bool>,
     /// At least so many minutes between two looks at a brain; 60 unless said.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) every_minutes: Option<u32>,
+    pub every_minutes: Option<u32>,
     /// How many of the last tasks are looked at, at most 500; 50 unless said.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) tasks: Option<usize>,
+    pub tasks: Option<usize>,
     /// Milliseconds that a look may take; 2000 unless said.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) millis: Option<u64>,
+    pub millis: Option<u64>,
 }
 
 impl DetectEntry {
     /// How it looks; `None` where it does not.
-    pub(crate) fn detecting(&self) -> Result<Option<DetectorOptions>> {
+    pub fn detecting(&self) -> Result<Option<DetectorOptions>> {
         if self.enabled == Some(false) {
             return Ok(None);
         }
@@ -147,28 +146,37 @@ impl DetectEntry {
     }
 }
 
+/// How the proposals of others are verified.
+#[derive(Debug, Clone)]
+pub struct VerifyOptions {
+    /// What each evaluation may use up.
+    pub budget: SuccessorBudget,
+    /// An evaluation of this operator's own, which no proposer chose.
+    pub local: Option<Evaluation>,
+}
+
 /// When the server applies patches by itself: in its window, or never.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct ApplyOptions {
+pub struct ApplyOptions {
     /// The hours; `None` where patches are applied by command.
     window: Option<Window>,
 }
 
 impl ApplyOptions {
     /// Whether patches are ever applied without a command.
-    pub(crate) fn is_automatic(self) -> bool {
+    pub fn is_automatic(self) -> bool {
         self.window.is_some()
     }
 
     /// Whether they are at this moment.
-    pub(crate) fn is_due(self, now: Timestamp) -> bool {
+    pub fn is_due(self, now: Timestamp) -> bool {
         self.window.is_some_and(|window| window.has(now))
     }
 }
 
 impl SuccessorEntry {
     /// Which gates must open.
-    pub(crate) fn gate(&self) -> Gate {
+    pub fn gate(&self) -> Gate {
         match self.gate {
             None | Some(GateEntry::Human) => Gate::Human,
             Some(GateEntry::Mesh) => Gate::Mesh,
@@ -180,14 +188,14 @@ impl SuccessorEntry {
 /// Who may approve patches.
 #[derive(Debug, Clone, Default, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct StewardsEntry {
+pub struct StewardsEntry {
     /// Their keys, as did:key.
-    pub(crate) keys: Vec<String>,
+    pub keys: Vec<String>,
 }
 
 impl StewardsEntry {
     /// The stewards by their keys; an error where one is not a key.
-    pub(crate) fn stewards(&self) -> Result<Stewards> {
+    pub fn stewards(&self) -> Result<Stewards> {
         Stewards::parse(self.keys.iter().map(String::as_str)).map_err(|error| {
             let hint = error.hint_text().unwrap_or_default().to_owned();
             Error::invalid(format!("keys of [stewards]: {}", error.message())).hint(hint)
@@ -198,55 +206,55 @@ impl StewardsEntry {
 /// The nodes that verify each other's patches. This operator is one of them: its own signing key is a member's.
 #[derive(Debug, Clone, Default, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct MeshEntry {
+pub struct MeshEntry {
     /// How many members must approve, at least 2; more than half of them unless said.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) quorum: Option<usize>,
+    pub quorum: Option<usize>,
     /// The members by name, this operator among them.
-    pub(crate) members: BTreeMap<String, MemberEntry>,
+    pub members: BTreeMap<String, MemberEntry>,
     /// How the proposals of other members are verified, and what that may use up.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) verify: Option<VerifyEntry>,
+    pub verify: Option<VerifyEntry>,
 }
 
 /// One member of the mesh.
 #[derive(Debug, Clone, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct MemberEntry {
+pub struct MemberEntry {
     /// The key its votes are signed with, as did:key; `herm receipts key` prints it.
-    pub(crate) key: String,
+    pub key: String,
     /// Where its server answers, such as https://node.example.
-    pub(crate) url: String,
+    pub url: String,
 }
 
 /// How the proposals of other members are verified.
 #[derive(Debug, Clone, Default, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct VerifyEntry {
+pub struct VerifyEntry {
     /// An evaluation of this operator's own: nothing may get worse in it, or the vote is REJECT. Without one, what the
     /// proposer chose to measure decides.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) evaluation: Option<PathBuf>,
+    pub evaluation: Option<PathBuf>,
     /// Seconds on the wall, for each of the evaluations; 600 unless said.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) wall_secs: Option<u64>,
+    pub wall_secs: Option<u64>,
     /// Millionths of a dollar for models, for each of the evaluations; nothing unless said.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) micro_usd: Option<u64>,
+    pub micro_usd: Option<u64>,
     /// Bytes on disk; 10 GB unless said.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) disk_bytes: Option<u64>,
+    pub disk_bytes: Option<u64>,
     /// Percent of one processor; 200 unless said.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) cpu_percent: Option<u32>,
+    pub cpu_percent: Option<u32>,
     /// Bytes of memory; 4 GiB unless said.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) memory_bytes: Option<u64>,
+    pub memory_bytes: Option<u64>,
 }
 
 impl MeshEntry {
     /// The mesh of these members; an error where a key, an address or the quorum is not good.
-    pub(crate) fn mesh(&self) -> Result<Mesh> {
+    pub fn mesh(&self) -> Result<Mesh> {
         let members = self.members.iter().map(|(name, entry)| entry.member(name)).collect::<Result<_>>()?;
         Mesh::new(members, self.quorum).map_err(|error| {
             let hint = error.hint_text().unwrap_or_default().to_owned();
@@ -255,7 +263,7 @@ impl MeshEntry {
     }
 
     /// How proposals are verified.
-    pub(crate) fn verifying(&self) -> Result<VerifyOptions> {
+    pub fn verifying(&self) -> Result<VerifyOptions> {
         let said = self.verify.clone().unwrap_or_default();
         Ok(VerifyOptions { budget: self.budget()?, local: said.local()? })
     }
@@ -320,6 +328,7 @@ impl MemberEntry {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::SettingsFlags;
 
     const ALPHA: &str = "did:key:z6MkhaXgBZDvotDkL5257faiztiGiC2QtKLGpbnnEGta2doK";
     const BETA: &str = "did:key:z6MkiTBz1ymuepAQ4HEHYSF1H8quG5GLVVQR3djdX3mDooWp";
@@ -389,9 +398,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("config.toml");
         herm::fsio::PrivateFile::create(&file).unwrap().write(text.as_bytes()).unwrap();
-        let path = |path: &std::path::Path| path.to_str().unwrap().to_owned();
-        let line = ["herm", "--config", &path(&file), "--brains", &path(dir.path()), "doctor"];
-        Settings::load(&<crate::cli::Cli as clap::Parser>::try_parse_from(line).unwrap()).unwrap()
+        let flags = SettingsFlags { config: Some(file), brains: Some(dir.path().to_owned()) };
+        Settings::load(&flags).unwrap()
     }
 
     #[test]

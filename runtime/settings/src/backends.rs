@@ -13,7 +13,7 @@ use herm::tool::{EmbeddingUses, Permissions, SandboxedPrograms, Tool};
 use herm::{BrainId, Error, Harness, HarnessBuilder, Result};
 use secrecy::SecretString;
 
-use crate::config::{BackendEntry, BackendKind, File, SchemaEntry, SecretEntry, Settings};
+use crate::config::{BackendEntry, BackendKind, ConfigFile, SchemaEntry, SecretEntry, Settings};
 use crate::local_models::LocalModels;
 
 /// The name of the backend that needs no configuration.
@@ -31,7 +31,7 @@ const KNOWN: [(&str, BackendKind, &str, &str, &str); 5] = [
 
 /// A harness as the settings say. `wish` is the backend and the model of the command line; `tools` are those of MCP
 /// servers, which can only be had within a runtime.
-pub(crate) fn harness(
+pub fn harness(
     settings: &Settings,
     wish: Option<&str>,
     model: Option<&str>,
@@ -42,7 +42,7 @@ pub(crate) fn harness(
 }
 
 /// A harness that runs no tasks: it asks no model and reads no credentials. For what is said of tasks later.
-pub(crate) fn harness_without_model(settings: &Settings) -> Result<Harness> {
+pub fn harness_without_model(settings: &Settings) -> Result<Harness> {
     let builder = Harness::builder()
         .brains(settings.layout.brains())
         .signer(settings.signer.get()?.clone())
@@ -64,18 +64,16 @@ fn learning(settings: &Settings, builder: HarnessBuilder) -> Result<HarnessBuild
         .rehearsals(trials.rehearsals))
 }
 
-/// The same for a server, which also looks for what holds its brains up.
-pub(crate) fn server_harness(
+/// The same for a server, which also looks for what holds its brains up. Not built yet: what its spans hold is the
+/// server's business.
+pub fn server_builder(
     settings: &Settings,
     tools: Vec<Arc<dyn Tool>>,
     snapshotting: Option<SnapshotOptions>,
-) -> Result<Harness> {
+) -> Result<HarnessBuilder> {
     let detector = settings.detecting()?.map(Detector::new).transpose()?;
     let after = detector.map(|detector| Arc::new(detector) as Arc<dyn SessionHook>);
-    builder(settings, None, None, tools, snapshotting)?
-        .after_session(after)
-        .trace_content(crate::otlp::captures_content())
-        .build()
+    Ok(builder(settings, None, None, tools, snapshotting)?.after_session(after))
 }
 
 fn builder(
@@ -141,7 +139,7 @@ fn embeddings(settings: &Settings) -> Result<Option<(Arc<dyn Embedder>, Embeddin
 }
 
 /// What the operator allows tools.
-pub(crate) fn permissions(settings: &Settings) -> Permissions {
+pub fn permissions(settings: &Settings) -> Permissions {
     let tools = settings.config.tools.unwrap_or_default();
     Permissions { network: tools.network, process: tools.process }
 }
@@ -180,18 +178,13 @@ fn router(settings: &Settings, wish: Option<&str>, model: Option<&str>) -> Resul
 }
 
 /// The backend of this name, as it would speak for a brain.
-pub(crate) fn backend_named(
-    settings: &Settings,
-    id: &BrainId,
-    name: &str,
-    model: Option<&str>,
-) -> Result<Arc<dyn Backend>> {
+pub fn backend_named(settings: &Settings, id: &BrainId, name: &str, model: Option<&str>) -> Result<Arc<dyn Backend>> {
     let chain = router(settings, Some(name), model)?.route(id, Some(name), None)?;
     chain.backends.into_iter().next().ok_or_else(|| Error::not_found(format!("there is no backend {name:?}")))
 }
 
 /// Whether a backend runs inside this process, where the same question always has the same answer.
-pub(crate) fn is_local(settings: &Settings, name: &str) -> bool {
+pub fn is_local(settings: &Settings, name: &str) -> bool {
     match settings.config.backends.get(name) {
         Some(entry) => entry.kind == BackendKind::Local,
         None => name == "local" || name == EMBEDDED,
@@ -255,7 +248,7 @@ fn known(
     local: &LocalModels,
     name: &str,
     model: Option<&str>,
-    file: &File,
+    file: &ConfigFile,
 ) -> Result<Arc<dyn Backend>> {
     let Some((_, kind, base, key, address)) = KNOWN.iter().find(|(known, ..)| *known == name) else {
         let names: Vec<&str> =

@@ -12,7 +12,7 @@ use herm::{Error, Result};
 /// What the evolver does by itself with what it finds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum EvolverMode {
+pub enum EvolverMode {
     /// Nothing: it does not run after sessions.
     Off,
     /// It holds each change until a person accepts it.
@@ -25,61 +25,61 @@ pub(crate) enum EvolverMode {
 /// How skills are improved from evidence after sessions.
 #[derive(Debug, Clone, Default, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct EvolverEntry {
+pub struct EvolverEntry {
     /// What it does with what it finds: off, hold or apply; hold unless said.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) mode: Option<EvolverMode>,
+    pub mode: Option<EvolverMode>,
     /// At least so many hours between two passes over a brain; 24 unless said.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) every_hours: Option<u32>,
+    pub every_hours: Option<u32>,
     /// Days of evidence a pass looks at; 7 unless said.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) days: Option<u32>,
+    pub days: Option<u32>,
     /// Skills a pass changes at most, 1 to 25; 3 unless said.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) max_skills: Option<usize>,
+    pub max_skills: Option<usize>,
     /// Events that a skill needs; 2 unless said.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) min_evidence: Option<u64>,
+    pub min_evidence: Option<u64>,
     /// Variants of a block that are compared, 1 to 4; 1 unless said.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) variants: Option<usize>,
+    pub variants: Option<usize>,
     /// Whether skills that others rest on are left alone. On, unless said otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) protect_core_skills: Option<bool>,
+    pub protect_core_skills: Option<bool>,
     /// Where not empty, only these skills; * and ? stand for characters.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) allow: Vec<String>,
+    pub allow: Vec<String>,
     /// Never these skills, also where `allow` has them; * and ? stand for characters.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) block: Vec<String>,
+    pub block: Vec<String>,
     /// A cheap command that must succeed before a change is made.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) pre_verify_command: Option<String>,
+    pub pre_verify_command: Option<String>,
     /// The command that must succeed before a change is made.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) verify_command: Option<String>,
+    pub verify_command: Option<String>,
     /// Whether the last applied change must have passed a drill. Off, unless said.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) require_restore_drill: Option<bool>,
+    pub require_restore_drill: Option<bool>,
     /// Days that evidence is kept; 90 unless said.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) keep_days: Option<u32>,
+    pub keep_days: Option<u32>,
     /// MiB that a brain's evidence may take; 64 unless said.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) keep_mib: Option<u32>,
+    pub keep_mib: Option<u32>,
 }
 
 impl EvolverEntry {
     /// How the evolver runs after sessions. Where it is off, evidence is still counted and let go.
-    pub(crate) fn evolving(&self) -> Result<EvolverOptions> {
+    pub fn evolving(&self) -> Result<EvolverOptions> {
         let usual = EvolverOptions::default();
         let hours = |hours: u32| Duration::from_secs(u64::from(hours) * 3_600);
         Ok(EvolverOptions { routine: self.routine()?, every: self.every_hours.map_or(usual.every, hours) })
     }
 
     /// What it does each time.
-    pub(crate) fn routine(&self) -> Result<EvolverRoundOptions> {
+    pub fn routine(&self) -> Result<EvolverRoundOptions> {
         let usual = EvolverRoundOptions::default();
         let mode = self.mode.unwrap_or_default();
         let options = EvolverPassOptions {
@@ -113,19 +113,19 @@ impl EvolverEntry {
     }
 
     /// Who may be changed by itself: what the flags say, and never what this file keeps out.
-    pub(crate) fn policy(&self, flags: EvolverPolicy) -> EvolverPolicy {
+    pub fn policy(&self, flags: EvolverPolicy) -> EvolverPolicy {
         let block = self.block.iter().chain(&flags.block).cloned().collect();
         let allow = if flags.allow.is_empty() { self.allow.clone() } else { flags.allow };
         EvolverPolicy { block, allow, ..flags }
     }
 
     /// Whether it is turned off.
-    pub(crate) fn is_off(&self) -> bool {
+    pub fn is_off(&self) -> bool {
         self.mode == Some(EvolverMode::Off)
     }
 
     /// What a change has to pass.
-    pub(crate) fn verification(&self) -> VerificationOptions {
+    pub fn verification(&self) -> VerificationOptions {
         VerificationOptions {
             staged: true,
             pre_verify: self.pre_verify_command.clone(),

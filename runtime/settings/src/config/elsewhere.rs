@@ -14,22 +14,22 @@ use crate::backends::secret;
 /// Walrus for the content of snapshots; the store keeps their names, heads and keys.
 #[derive(Debug, Clone, Default, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct WalrusEntry {
+pub struct WalrusEntry {
     /// Where blobs are put, tried in order. There is no public publisher on the main network.
-    pub(crate) publishers: Vec<String>,
+    pub publishers: Vec<String>,
     /// Where they are read, tried in order.
-    pub(crate) aggregators: Vec<String>,
+    pub aggregators: Vec<String>,
     /// For how many epochs they are kept; 26 unless said. They are renewed when half of it is over.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) epochs: Option<u32>,
+    pub epochs: Option<u32>,
     /// How many days an epoch has; 14 unless said.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) epoch_days: Option<u32>,
+    pub epoch_days: Option<u32>,
 }
 
 impl WalrusEntry {
     /// Walrus with its index in a store.
-    pub(crate) fn store(&self, index: Arc<dyn Store>) -> Result<Arc<dyn Store>> {
+    pub fn store(&self, index: Arc<dyn Store>) -> Result<Arc<dyn Store>> {
         let usual = WalrusSettings::new(self.publishers.clone(), self.aggregators.clone());
         let settings = WalrusSettings {
             epochs: self.epochs.unwrap_or(usual.epochs),
@@ -43,26 +43,26 @@ impl WalrusEntry {
 /// An ENS name whose text records say where the heads of brains are.
 #[derive(Debug, Clone, Default, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct EnsEntry {
+pub struct EnsEntry {
     /// The name, such as agents.example.eth.
-    pub(crate) name: String,
+    pub name: String,
     /// The address of a node that answers eth_call.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) rpc: Option<String>,
+    pub rpc: Option<String>,
     /// The same, where the address holds a key.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) rpc_secret: Option<SecretEntry>,
+    pub rpc_secret: Option<SecretEntry>,
     /// The registry, where it is not the usual one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) registry: Option<String>,
+    pub registry: Option<String>,
     /// Hosts of gateways that may be asked for records off the chain.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) gateways: Vec<String>,
+    pub gateways: Vec<String>,
 }
 
 impl EnsEntry {
     /// The pointer of these settings; an error unless exactly one of `rpc` and `rpc_secret` is given.
-    pub(crate) fn pointer(&self) -> Result<EnsPointer> {
+    pub fn pointer(&self) -> Result<EnsPointer> {
         let rpc = match (&self.rpc, &self.rpc_secret) {
             (Some(rpc), None) => rpc.clone(),
             (None, Some(entry)) => secret("rpc_secret", entry)?.expose_secret().to_owned(),

@@ -7,7 +7,7 @@ use herm::{Error, Result};
 /// What agents learn from their tasks: `true`, `false`, or a section.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 #[serde(untagged)]
-pub(crate) enum LearningEntry {
+pub enum LearningEntry {
     /// All of it, or nothing new.
     Switch(bool),
     /// Part of it, as the section says.
@@ -17,48 +17,48 @@ pub(crate) enum LearningEntry {
 /// What agents learn, and how it is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Default, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct LearningSection {
+pub struct LearningSection {
     /// Whether tasks leave something for the next ones. On, unless said otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) enabled: Option<bool>,
+    pub enabled: Option<bool>,
     /// Whether the model is asked what a hard task taught. On, unless said otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) synthesis: Option<bool>,
+    pub synthesis: Option<bool>,
     /// Whether tasks with a good outcome leave a worked example, which the next ones of their kind are shown.
     /// On, unless said otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) examples: Option<bool>,
+    pub examples: Option<bool>,
     /// Whether a backend that holds replies to a schema is held to the calls of the example. On, unless said otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) plans: Option<bool>,
+    pub plans: Option<bool>,
     /// Whether skills that match and the nearest example are put before a task. On, unless said otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) preload: Option<bool>,
+    pub preload: Option<bool>,
     /// Whether what was learned is on trial until its gain is known. On, unless said otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) trials: Option<bool>,
+    pub trials: Option<bool>,
     /// The share of matching tasks that are shown what is on trial, 0 to 1; one half, unless said otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) trial_share: Option<f64>,
+    pub trial_share: Option<f64>,
     /// The tasks with a known outcome after which a trial ends as unproven; 200, unless said otherwise, and at most.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) trial_tasks: Option<usize>,
+    pub trial_tasks: Option<usize>,
     /// The days after which a trial ends as unproven; 60, unless said otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) trial_days: Option<u32>,
+    pub trial_days: Option<u32>,
     /// The kept tasks that each skill on trial is rehearsed on by itself, after tasks; none, unless said otherwise.
     /// Each asks the model twice.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) rehearsals: Option<usize>,
+    pub rehearsals: Option<usize>,
     /// Whether a task of which nobody says how good it was leaves an example too, where every word of its answer comes from
     /// a result. Off, unless said otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) unrated: Option<bool>,
+    pub unrated: Option<bool>,
 }
 
 impl LearningEntry {
     /// As the harness takes it, with how trials are held.
-    pub(crate) fn options(self) -> Result<(LearningOptions, TrialPolicy)> {
+    pub fn options(self) -> Result<(LearningOptions, TrialPolicy)> {
         let said = match self {
             Self::Switch(learns) => return Ok((learns.into(), TrialPolicy::default())),
             Self::Section(section) => section,

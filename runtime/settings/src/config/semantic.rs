@@ -9,7 +9,7 @@ use herm::{Error, Result};
 /// What does the work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum DeviceEntry {
+pub enum DeviceEntry {
     /// The best there is in this build: the CPU.
     Auto,
     /// The CPU, whatever else the machine has.
@@ -21,39 +21,39 @@ pub(crate) enum DeviceEntry {
 /// Models that know what texts mean. They may put things into another order, and nothing else.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct SemanticEntry {
+pub struct SemanticEntry {
     /// The directory of an embedding model: config.json, tokenizer.json and model.safetensors.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) embedder: Option<PathBuf>,
+    pub embedder: Option<PathBuf>,
     /// The directory of a reranker.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) reranker: Option<PathBuf>,
+    pub reranker: Option<PathBuf>,
     /// Characters of a text that a model sees, 1 to 8192; 512 unless said. HERM_SEMANTIC_TEXT_LIMIT goes before it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) text_limit: Option<usize>,
+    pub text_limit: Option<usize>,
     /// What does the work: auto, cpu or cuda; auto unless said. HERM_SEMANTIC_DEVICE goes before it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) device: Option<DeviceEntry>,
+    pub device: Option<DeviceEntry>,
     /// Whether memory is also searched by meaning. Off, unless said. Needs `embedder`.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub(crate) recall: bool,
+    pub recall: bool,
     /// Whether skills are also chosen by meaning. Off, unless said. Needs `embedder`.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub(crate) skills: bool,
+    pub skills: bool,
 }
 
 /// What embeddings are used for beside the evolver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct SemanticUses {
+pub struct SemanticUses {
     /// Memory is also searched by meaning.
-    pub(crate) recall: bool,
+    pub recall: bool,
     /// Skills are also chosen by meaning.
-    pub(crate) skills: bool,
+    pub skills: bool,
 }
 
 /// The models of `[semantic]`: opened when they are first asked for, and shared by all who ask.
 #[derive(Debug, Default)]
-pub(crate) struct SemanticModels {
+pub struct SemanticModels {
     said: SemanticEntry,
     embedder: OnceLock<Arc<dyn Embedder>>,
     reranker: OnceLock<Arc<dyn Reranker>>,
@@ -61,17 +61,17 @@ pub(crate) struct SemanticModels {
 
 impl SemanticModels {
     /// Of what the file says; nothing is read yet.
-    pub(crate) fn new(said: Option<SemanticEntry>) -> Self {
+    pub fn new(said: Option<SemanticEntry>) -> Self {
         Self { said: said.unwrap_or_default(), ..Self::default() }
     }
 
     /// Whether any model is configured.
-    pub(crate) fn is_configured(&self) -> bool {
+    pub fn is_configured(&self) -> bool {
         self.said.embedder.is_some() || self.said.reranker.is_some()
     }
 
     /// How models run: as the environment says, else the file.
-    pub(crate) fn running(&self) -> Result<SemanticOptions> {
+    pub fn running(&self) -> Result<SemanticOptions> {
         self.running_with(&|name| std::env::var(name).ok().filter(|value| !value.is_empty()))
     }
 
@@ -101,7 +101,7 @@ impl SemanticModels {
     }
 
     /// What embeddings are used for; refused where that needs a model that is not named.
-    pub(crate) fn uses(&self) -> Result<SemanticUses> {
+    pub fn uses(&self) -> Result<SemanticUses> {
         for (on, name) in [(self.said.recall, "recall"), (self.said.skills, "skills")] {
             if on && self.said.embedder.is_none() {
                 return Err(Error::invalid(format!("[semantic]: {name} = true needs an embedding model"))
@@ -112,7 +112,7 @@ impl SemanticModels {
     }
 
     /// The embedding model; nothing where none is configured.
-    pub(crate) fn embedder(&self) -> Result<Option<Arc<dyn Embedder>>> {
+    pub fn embedder(&self) -> Result<Option<Arc<dyn Embedder>>> {
         let Some(directory) = &self.said.embedder else { return Ok(None) };
         if let Some(opened) = self.embedder.get() {
             return Ok(Some(opened.clone()));
@@ -122,7 +122,7 @@ impl SemanticModels {
     }
 
     /// The reranker; nothing where none is configured.
-    pub(crate) fn reranker(&self) -> Result<Option<Arc<dyn Reranker>>> {
+    pub fn reranker(&self) -> Result<Option<Arc<dyn Reranker>>> {
         let Some(directory) = &self.said.reranker else { return Ok(None) };
         if let Some(opened) = self.reranker.get() {
             return Ok(Some(opened.clone()));

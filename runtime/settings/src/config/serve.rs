@@ -7,108 +7,108 @@ use herm::{Error, Result};
 /// How the server answers.
 #[derive(Debug, Clone, Default, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct ServeEntry {
+pub struct ServeEntry {
     /// Where it listens; 127.0.0.1:7700 unless said. Anything but the loopback needs a key.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) listen: Option<String>,
+    pub listen: Option<String>,
     /// Bytes of a body; 1 MiB unless said, 8 MiB at most.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) body_bytes: Option<usize>,
+    pub body_bytes: Option<usize>,
     /// Bytes of a portable brain that is imported; 256 MiB unless said.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) import_bytes: Option<u64>,
+    pub import_bytes: Option<u64>,
     /// Connections at once; 2,048 unless said.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) connections: Option<usize>,
+    pub connections: Option<usize>,
     /// Tasks that run at once; 64 unless said.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) running: Option<usize>,
+    pub running: Option<usize>,
     /// Tasks that wait for one brain; 32 unless said.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) waiting_per_brain: Option<usize>,
+    pub waiting_per_brain: Option<usize>,
     /// Tasks that wait together; 1,024 unless said.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) waiting: Option<usize>,
+    pub waiting: Option<usize>,
     /// Days that tasks and their answers are kept to be asked for again; 7 unless said.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) keep_tasks_days: Option<u32>,
+    pub keep_tasks_days: Option<u32>,
     /// Seconds that running tasks have to end when the server stops; 25 unless said.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) shutdown_secs: Option<u64>,
+    pub shutdown_secs: Option<u64>,
     /// What a task may cost at most, in millionths of a dollar, where its key has a budget
     /// and the task names no limit; 500,000 unless said.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) task_micro_usd: Option<u64>,
+    pub task_micro_usd: Option<u64>,
     /// Seconds in which the head of a request has to come; 10 unless said.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) head_secs: Option<u64>,
+    pub head_secs: Option<u64>,
     /// Seconds that a body may stop coming, and that a client may take nothing of what is sent to it; 30 unless said.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) silence_secs: Option<u64>,
+    pub silence_secs: Option<u64>,
     /// Tasks are paid for, with x402.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) x402: Option<PaymentEntry>,
+    pub x402: Option<PaymentEntry>,
 }
 
 /// What a task costs, and who sees to it that it is paid.
 #[derive(Debug, Clone, Default, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub(crate) struct PaymentEntry {
+pub struct PaymentEntry {
     /// The address of the facilitator.
-    pub(crate) facilitator: String,
+    pub facilitator: String,
     /// The address on the network that is paid.
-    pub(crate) pay_to: String,
+    pub pay_to: String,
     /// The network, as CAIP-2 names it: eip155:8453.
-    pub(crate) network: String,
+    pub network: String,
     /// The contract of the token.
-    pub(crate) asset: String,
+    pub asset: String,
     /// The price of a task, in the token's smallest unit.
-    pub(crate) amount: String,
+    pub amount: String,
     /// The token's name, as its typed-data domain has it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) token_name: Option<String>,
+    pub token_name: Option<String>,
     /// The token's version, as its typed-data domain has it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) token_version: Option<String>,
+    pub token_version: Option<String>,
     /// Whether the price of a task covers the agents that it asks; unless said, a paid task asks none. What they learned
     /// stays theirs, also where the payment is not taken in the end.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub(crate) covers_asked_agents: bool,
+    pub covers_asked_agents: bool,
     /// Seconds that a payment may take; 300 unless said.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) max_timeout_secs: Option<u64>,
+    pub max_timeout_secs: Option<u64>,
 }
 
 /// The limits in force.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct ServeLimits {
+pub struct ServeLimits {
     /// Bytes of a body.
-    pub(crate) body_bytes: usize,
+    pub body_bytes: usize,
     /// Bytes of a portable brain.
-    pub(crate) import_bytes: u64,
+    pub import_bytes: u64,
     /// Connections that are open at once; more of them wait to be accepted.
-    pub(crate) connections: usize,
+    pub connections: usize,
     /// Tasks that run at once.
-    pub(crate) running: usize,
+    pub running: usize,
     /// Tasks that wait for one brain.
-    pub(crate) waiting_per_brain: usize,
+    pub waiting_per_brain: usize,
     /// Tasks that wait together.
-    pub(crate) waiting: usize,
+    pub waiting: usize,
     /// Days that tasks are kept.
-    pub(crate) keep_tasks_days: u32,
+    pub keep_tasks_days: u32,
     /// Seconds that running tasks have when the server stops.
-    pub(crate) shutdown_secs: u64,
+    pub shutdown_secs: u64,
     /// What a task may cost, where nobody says.
-    pub(crate) task_micro_usd: u64,
+    pub task_micro_usd: u64,
     /// In which the head of a request has to come.
-    pub(crate) head: Duration,
+    pub head: Duration,
     /// For which a caller may neither send nor take anything.
-    pub(crate) silence: Duration,
+    pub silence: Duration,
 }
 
 impl ServeEntry {
     /// The limits in force.
-    pub(crate) fn limits(&self) -> Result<ServeLimits> {
+    pub fn limits(&self) -> Result<ServeLimits> {
         let limits = ServeLimits {
             body_bytes: self.body_bytes.unwrap_or(1 << 20),
             import_bytes: self.import_bytes.unwrap_or(256 << 20),
