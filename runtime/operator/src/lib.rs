@@ -35,13 +35,13 @@ mod otlp;
 mod output;
 mod seeds;
 mod serve;
-mod server_db;
 mod spinner;
 mod timer;
 
 use std::process::ExitCode;
 
 use clap::Parser as _;
+use herm_server_db as server_db;
 use herm_settings::{backends, config, local_models, mcp, stores};
 
 /// Runs the command line of this process.

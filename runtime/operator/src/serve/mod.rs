@@ -52,8 +52,9 @@ use crate::config::Settings;
 use crate::mcp as mcp_tools;
 use crate::operations::verifier::verifier;
 use crate::otlp;
+use crate::server_db::ServerDb;
 use crate::server_db::keys::Keyring;
-use crate::server_db::{ServerDb, marker};
+use crate::server_db::marker::KeysMarker;
 
 /// Where it listens, unless said.
 pub(crate) const LISTEN: &str = "127.0.0.1:7700";
@@ -71,7 +72,7 @@ impl Server {
     pub(crate) async fn open(settings: &Settings, listen: Option<&str>) -> Result<Self> {
         let entry = settings.config.serve.clone().unwrap_or_default();
         let place = listen.or(entry.listen.as_deref()).unwrap_or(LISTEN);
-        let book = marker::open_book(settings)?;
+        let book = KeysMarker::new(&settings.layout, &settings.signer).open_server_db()?;
         let lock = OsLock::acquire(&settings.layout.server_lock(), "the server of these brains", Duration::ZERO)
             .map_err(|error| match error.kind() {
                 ErrorKind::Conflict => Error::conflict("a server runs on these brains already")
@@ -104,7 +105,8 @@ impl Server {
     /// The same without a listener: for a program that speaks with this process through its standard input and output.
     #[cfg(feature = "mcp")]
     pub(crate) async fn without_listening(settings: &Settings) -> Result<App> {
-        app(settings, marker::open_book(settings)?, Keyring::new(&settings.layout)).await
+        let book = KeysMarker::new(&settings.layout, &settings.signer).open_server_db()?;
+        app(settings, book, Keyring::new(&settings.layout)).await
     }
 
     /// The address it listens at, with the port that it was given.

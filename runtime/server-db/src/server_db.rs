@@ -1,10 +1,4 @@
-//! The server database: what the process must remember beside the brains. Keys of callers, tasks it accepted, brains
-//! that are paused. One SQLite file; one thread writes, many writes a commit.
-
-pub(crate) mod keys;
-pub(crate) mod marker;
-pub(crate) mod payments;
-pub(crate) mod tasks;
+//! The open database: one thread writes, many writes a commit.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -98,7 +92,7 @@ enum Done {
 
 /// The open database. Cheap to clone.
 #[derive(Debug, Clone)]
-pub(crate) struct ServerDb {
+pub struct ServerDb {
     writes: mpsc::Sender<Work>,
     reading: Arc<Mutex<Connection>>,
     /// For lists, which may take longer than a request may wait for the connection.
@@ -107,7 +101,7 @@ pub(crate) struct ServerDb {
 
 impl ServerDb {
     /// Opens the database of these brains, or begins one.
-    pub(crate) fn open(layout: &Layout) -> Result<Self> {
+    pub fn open(layout: &Layout) -> Result<Self> {
         let path = layout.server_db();
         let writing = open(&path)?;
         let (reading, listing) = (open(&path)?, open(&path)?);
@@ -121,7 +115,7 @@ impl ServerDb {
     }
 
     /// Writes, and waits until it is on disk.
-    pub(crate) async fn write<T: Send + 'static>(
+    pub async fn write<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Connection) -> Result<T> + Send + 'static,
     ) -> Result<T> {
@@ -144,8 +138,8 @@ impl ServerDb {
         told.await.map_err(|_| gone())?
     }
 
-    /// Reads. Short: on the caller's own thread.
-    pub(crate) fn read<T>(&self, work: impl FnOnce(&Connection) -> Result<T>) -> Result<T> {
+    /// Reads what takes a moment, on the caller's own thread.
+    pub fn read<T>(&self, work: impl FnOnce(&Connection) -> Result<T>) -> Result<T> {
         work(&self.connection())
     }
 
@@ -154,7 +148,7 @@ impl ServerDb {
     }
 
     /// Reads what may take a while, off the executor's threads.
-    pub(crate) async fn list<T: Send + 'static>(
+    pub async fn list<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Connection) -> Result<T> + Send + 'static,
     ) -> Result<T> {
@@ -164,7 +158,7 @@ impl ServerDb {
     }
 
     /// Pauses a brain, or lets it go on.
-    pub(crate) async fn set_paused(&self, agent: &herm::BrainId, at: Option<herm::Timestamp>) -> Result<()> {
+    pub async fn set_paused(&self, agent: &herm::BrainId, at: Option<herm::Timestamp>) -> Result<()> {
         let agent = agent.to_string();
         self.write(move |connection| {
             let done = match at {
@@ -179,7 +173,7 @@ impl ServerDb {
     }
 
     /// The brains that are paused.
-    pub(crate) fn paused(&self) -> Result<Vec<herm::BrainId>> {
+    pub fn paused(&self) -> Result<Vec<herm::BrainId>> {
         self.read(|connection| {
             let mut all = connection.prepare_cached("SELECT agent FROM paused").map_err(failed)?;
             let rows = all.query_map([], |row| row.get::<_, String>(0)).map_err(failed)?;
@@ -188,8 +182,9 @@ impl ServerDb {
     }
 }
 
-/// Opens the file and brings its tables up to date. For its owner alone: it holds answers.
-pub(crate) fn open(path: &Path) -> Result<Connection> {
+/// Opens the file and brings its tables up to date, for a command beside the server. The file is for its owner alone: it
+/// holds answers.
+pub fn open(path: &Path) -> Result<Connection> {
     use std::os::unix::fs::PermissionsExt as _;
     if let Some(dir) = path.parent() {
         fsio::create_dirs(dir)?;
@@ -272,13 +267,14 @@ fn run(connection: &Connection, statement: &str) -> Result<()> {
     connection.prepare_cached(statement).and_then(|mut statement| statement.execute([])).map(|_| ()).map_err(failed)
 }
 
-fn failed(source: rusqlite::Error) -> Error {
+pub(crate) fn failed(source: rusqlite::Error) -> Error {
     sql("use the server's database", source)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tasks;
 
     fn pause(connection: &Connection, agent: &str) -> Result<()> {
         connection.execute("INSERT INTO paused (agent, at) VALUES (?1, 1)", [agent]).map(|_| ()).map_err(failed)

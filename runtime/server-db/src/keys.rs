@@ -10,16 +10,16 @@ use herm::ids::Random;
 use herm::{BrainId, Error, Layout, Result, SubscriberId, Timestamp};
 use rusqlite::{Connection, Row};
 
-use super::{ServerDb, failed};
+use crate::server_db::{ServerDb, failed};
 
 /// What every key begins with, so that a scanner of secrets finds one that leaked.
 const PREFIX: &str = "herm";
-/// Requests a minute, unless said.
-pub(crate) const RATE: u32 = 600;
+/// The requests that a key may make in a minute, unless said.
+pub const RATE: u32 = 600;
 
 /// Something a key may do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum)]
-pub(crate) enum Operation {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Operation {
     /// Give agents tasks, cancel them, and say how good the answers were.
     Run,
     /// Look at agents, skills, memory, receipts and history.
@@ -30,7 +30,7 @@ pub(crate) enum Operation {
 
 impl Operation {
     /// The stable name, in the database and in the API.
-    pub(crate) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::Run => "run",
             Self::Read => "read",
@@ -52,48 +52,48 @@ impl FromStr for Operation {
 
 /// One key, as it is kept.
 #[derive(Debug, Clone)]
-pub(crate) struct Key {
+pub struct Key {
     /// Its public part, 16 hex digits.
-    pub(crate) id: String,
+    pub id: String,
     /// What the operator calls it; only people read it.
-    pub(crate) name: String,
+    pub name: String,
     /// The hash of its secret part.
-    pub(crate) hash: blake3::Hash,
+    pub hash: blake3::Hash,
     /// Whose tasks, memory and receipts it sees.
-    pub(crate) subscriber: Option<SubscriberId>,
+    pub subscriber: Option<SubscriberId>,
     /// Which agents it may call; all, where it does not say.
-    pub(crate) agents: Option<BTreeSet<BrainId>>,
+    pub agents: Option<BTreeSet<BrainId>>,
     /// What it may do.
-    pub(crate) operations: BTreeSet<Operation>,
+    pub operations: BTreeSet<Operation>,
     /// Requests that it may make in a minute.
-    pub(crate) rate: u32,
+    pub rate: u32,
     /// Millionths of a dollar that its tasks may cost together.
-    pub(crate) micro_usd: Option<u64>,
+    pub micro_usd: Option<u64>,
     /// What they have cost.
-    pub(crate) spent: u64,
+    pub spent: u64,
     /// When it was made.
-    pub(crate) created_at: Timestamp,
+    pub created_at: Timestamp,
     /// When it ends by itself.
-    pub(crate) expires_at: Option<Timestamp>,
+    pub expires_at: Option<Timestamp>,
     /// When it was revoked.
-    pub(crate) revoked_at: Option<Timestamp>,
+    pub revoked_at: Option<Timestamp>,
 }
 
 impl Key {
     /// Whether it opens anything now.
-    pub(crate) fn is_valid(&self, now: Timestamp) -> bool {
+    pub fn is_valid(&self, now: Timestamp) -> bool {
         self.revoked_at.is_none() && self.expires_at.is_none_or(|end| now < end)
     }
 
     /// Whether it may do something. To operate is to do everything.
-    pub(crate) fn may(&self, operation: Operation) -> bool {
+    pub fn may(&self, operation: Operation) -> bool {
         self.operations.contains(&operation) || self.operations.contains(&Operation::Operate)
     }
 }
 
 /// A key as its holder shows it: `herm_<16 hex>_<64 hex>`.
 #[derive(Clone)]
-pub(crate) struct Shown {
+pub struct Shown {
     id: String,
     hash: blake3::Hash,
 }
@@ -106,7 +106,7 @@ impl fmt::Debug for Shown {
 
 impl Shown {
     /// Reads one; `None` for anything else.
-    pub(crate) fn parse(text: &str) -> Option<Self> {
+    pub fn parse(text: &str) -> Option<Self> {
         let (id, secret) = text.strip_prefix(PREFIX)?.strip_prefix('_')?.split_once('_')?;
         let is_hex = |text: &str, length| text.len() == length && text.bytes().all(|b| b.is_ascii_hexdigit());
         (is_hex(id, 16) && is_hex(secret, 64)).then(|| Self { id: id.to_owned(), hash: hash(secret) })
@@ -117,8 +117,8 @@ fn hash(secret: &str) -> blake3::Hash {
     blake3::Hasher::new_derive_key("herm api key v1").update(secret.as_bytes()).finalize()
 }
 
-/// Makes a new key; its text is never seen again.
-pub(crate) fn make(random: &dyn Random) -> Result<(String, String, blake3::Hash)> {
+/// Makes a new key: its text, which is never seen again, its public part, and the hash of its secret part.
+pub fn make(random: &dyn Random) -> Result<(String, String, blake3::Hash)> {
     let mut bytes = [0_u8; 40];
     random.fill(&mut bytes)?;
     let hex = herm::ids::hex;
@@ -137,7 +137,7 @@ fn changing<T>(connection: &Connection, change: impl FnOnce() -> Result<T>) -> R
 }
 
 /// Writes a new key, and lets every process read the keys again.
-pub(crate) fn add(connection: &Connection, key: &Key) -> Result<()> {
+pub fn add(connection: &Connection, key: &Key) -> Result<()> {
     let agents = key.agents.as_ref().map(|agents| joined(agents.iter().map(BrainId::as_str)));
     let operations = joined(key.operations.iter().map(|operation| operation.name()));
     let number = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
@@ -166,7 +166,7 @@ pub(crate) fn add(connection: &Connection, key: &Key) -> Result<()> {
 }
 
 /// Ends a key; whether it was one that still opened something.
-pub(crate) fn revoke(connection: &Connection, id: &str, now: Timestamp) -> Result<bool> {
+pub fn revoke(connection: &Connection, id: &str, now: Timestamp) -> Result<bool> {
     changing(connection, || {
         connection
             .execute("UPDATE keys SET revoked_at = ?2 WHERE id = ?1 AND revoked_at IS NULL", (id, now.millis()))
@@ -176,7 +176,7 @@ pub(crate) fn revoke(connection: &Connection, id: &str, now: Timestamp) -> Resul
 }
 
 /// Every key there is or was, oldest first.
-pub(crate) fn all(connection: &Connection) -> Result<Vec<Key>> {
+pub fn all(connection: &Connection) -> Result<Vec<Key>> {
     let mut statement = connection
         .prepare_cached(
             "SELECT id, name, hash, subscriber, agents, operations, rate, micro_usd, spent, created_at, expires_at, \
@@ -221,7 +221,7 @@ fn split(text: &str) -> impl Iterator<Item = &str> {
 
 /// The keys in memory, read again whenever one was made or revoked, by whichever process.
 #[derive(Debug, Default)]
-pub(crate) struct Keyring {
+pub struct Keyring {
     known: Mutex<Known>,
     /// The word that keys were made, outside the database.
     marker: Option<PathBuf>,
@@ -238,18 +238,18 @@ struct Known {
 
 impl Keyring {
     /// The keys of these brains.
-    pub(crate) fn new(layout: &Layout) -> Self {
+    pub fn new(layout: &Layout) -> Self {
         Self { marker: Some(layout.keys_marker()), ..Self::default() }
     }
 
     /// Whether nobody has a key, and nobody ever had one.
-    pub(crate) fn is_keyless(&self, book: &ServerDb) -> Result<bool> {
+    pub fn is_keyless(&self, book: &ServerDb) -> Result<bool> {
         let is_empty = self.keys(book)?.is_empty();
         Ok(is_empty && !self.known.lock().unwrap_or_else(PoisonError::into_inner).were_made)
     }
 
     /// The keys as they are now.
-    pub(crate) fn keys(&self, book: &ServerDb) -> Result<Arc<HashMap<String, Arc<Key>>>> {
+    pub fn keys(&self, book: &ServerDb) -> Result<Arc<HashMap<String, Arc<Key>>>> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         book.read(|connection| {
             let number = |query: &str| -> Result<i64> {
@@ -274,7 +274,7 @@ impl Keyring {
     }
 
     /// The key that was shown, if it opens anything now. Comparing takes the same time whatever differs.
-    pub(crate) fn opened_by(&self, book: &ServerDb, shown: &Shown, now: Timestamp) -> Result<Option<Arc<Key>>> {
+    pub fn opened_by(&self, book: &ServerDb, shown: &Shown, now: Timestamp) -> Result<Option<Arc<Key>>> {
         let keys = self.keys(book)?;
         // `blake3::Hash` compares in constant time.
         let fits = |key: &&Arc<Key>| key.hash == shown.hash && key.is_valid(now);
@@ -283,7 +283,7 @@ impl Keyring {
 }
 
 /// What the tasks of a key have cost so far.
-pub(crate) fn spent(connection: &Connection, id: &str) -> Result<u64> {
+pub fn spent(connection: &Connection, id: &str) -> Result<u64> {
     connection
         .prepare_cached("SELECT spent FROM keys WHERE id = ?1")
         .and_then(|mut get| get.query_row([id], |row| row.get::<_, i64>(0)))

@@ -4,10 +4,10 @@ use herm::{Error, Result, TaskId, Timestamp};
 use rusqlite::{Connection, OptionalExtension as _};
 use serde_json::Value;
 
-use super::failed;
+use crate::server_db::failed;
 
 /// Keeps a payment for a task. `Conflict` where it was shown before.
-pub(crate) fn add(connection: &Connection, id: &[u8; 32], task: &TaskId, payment: &Value, at: Timestamp) -> Result<()> {
+pub fn add(connection: &Connection, id: &[u8; 32], task: &TaskId, payment: &Value, at: Timestamp) -> Result<()> {
     let added = connection
         .prepare_cached("INSERT OR IGNORE INTO payments (id, task, payment, is_open, at) VALUES (?1, ?2, ?3, 1, ?4)")
         .and_then(|mut add| add.execute((id, task.as_str(), payment.to_string(), at.millis())))
@@ -18,8 +18,8 @@ pub(crate) fn add(connection: &Connection, id: &[u8; 32], task: &TaskId, payment
     }
 }
 
-/// The payment of a task that was neither taken nor let go.
-pub(crate) fn open(connection: &Connection, task: &TaskId) -> Result<Option<Value>> {
+/// The payment of a task that was neither taken nor let go; `None` where there is no such payment.
+pub fn open(connection: &Connection, task: &TaskId) -> Result<Option<Value>> {
     let text: Option<String> = connection
         .prepare_cached("SELECT payment FROM payments WHERE task = ?1 AND is_open = 1")
         .and_then(|mut get| get.query_row([task.as_str()], |row| row.get(0)).optional())
@@ -29,7 +29,7 @@ pub(crate) fn open(connection: &Connection, task: &TaskId) -> Result<Option<Valu
 
 /// Notes that a payment was taken, and what the facilitator said of it, before the answer is kept: a task that is run again
 /// after a kill is not paid for again.
-pub(crate) fn take(connection: &Connection, task: &TaskId, response: &str) -> Result<()> {
+pub fn take(connection: &Connection, task: &TaskId, response: &str) -> Result<()> {
     close(connection, task)?;
     connection
         .prepare_cached("UPDATE tasks SET payment = ?2 WHERE id = ?1")
@@ -39,7 +39,7 @@ pub(crate) fn take(connection: &Connection, task: &TaskId, response: &str) -> Re
 }
 
 /// Notes that a payment was taken, or that its task was not billable.
-pub(crate) fn close(connection: &Connection, task: &TaskId) -> Result<()> {
+pub fn close(connection: &Connection, task: &TaskId) -> Result<()> {
     connection
         .prepare_cached("UPDATE payments SET is_open = 0 WHERE task = ?1")
         .and_then(|mut put| put.execute([task.as_str()]))
@@ -48,6 +48,6 @@ pub(crate) fn close(connection: &Connection, task: &TaskId) -> Result<()> {
 }
 
 /// Lets go of payments that were shown before a moment, by when nobody could take them any more.
-pub(crate) fn forget(connection: &Connection, before: Timestamp) -> Result<usize> {
+pub fn forget(connection: &Connection, before: Timestamp) -> Result<usize> {
     connection.execute("DELETE FROM payments WHERE is_open = 0 AND at < ?1", [before.millis()]).map_err(failed)
 }

@@ -4,12 +4,12 @@ use herm::{BrainId, Error, Result, TaskId, TaskStatus, Timestamp};
 use rusqlite::{Connection, Row};
 use serde::Serialize;
 
-use super::failed;
+use crate::server_db::failed;
 
 /// How far a task has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum State {
+pub enum State {
     /// It was accepted, and waits for its turn.
     Queued,
     /// Its turn has come, and it is not over.
@@ -26,12 +26,12 @@ impl State {
     const ALL: [Self; 5] = [Self::Queued, Self::Running, Self::Done, Self::Cancelled, Self::Failed];
 
     /// The state with a name; `None` where no state has it.
-    pub(crate) fn named(name: &str) -> Option<Self> {
+    pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|state| state.name() == name)
     }
 
     /// The stable name, in the database and in the API.
-    pub(crate) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::Queued => "queued",
             Self::Running => "running",
@@ -45,70 +45,71 @@ impl State {
 /// What attempts that came to no outcome have cost, in millionths of a dollar. The last one stands apart until it is known
 /// that its step is not in the brain: where it is, the receipt has its cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Tries {
+pub struct Tries {
     /// All but the last.
-    pub(crate) before: u64,
+    pub before: u64,
     /// What the last one cost.
-    pub(crate) last: u64,
+    pub last: u64,
 }
 
 impl Tries {
     /// What all attempts together have cost.
-    pub(crate) fn all(self) -> u64 {
+    pub fn all(self) -> u64 {
         self.before + self.last
     }
 
     /// Notes what one more attempt cost: it is the last one from now on.
-    pub(crate) fn add(&mut self, micro_usd: u64) {
+    pub fn add(&mut self, micro_usd: u64) {
         *self = Self { before: self.all(), last: micro_usd };
     }
 
     /// Counts the last one with the others: its step is not in the brain.
-    pub(crate) fn count_last(&mut self) {
+    pub fn count_last(&mut self) {
         self.add(0);
     }
 }
 
 /// One task: a row of the table `tasks`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct TaskRow {
-    pub(crate) id: TaskId,
+pub struct TaskRow {
+    /// The id that its caller was told.
+    pub id: TaskId,
     /// The agent whose brain it runs on.
-    pub(crate) agent: BrainId,
+    pub agent: BrainId,
     /// Whose it is: the digest of a subscriber, or a key.
-    pub(crate) owner: String,
+    pub owner: String,
     /// The key it was given under.
-    pub(crate) key: Option<String>,
+    pub key: Option<String>,
     /// The digest of its idempotency key.
-    pub(crate) idempotency: Option<[u8; 32]>,
+    pub idempotency: Option<[u8; 32]>,
     /// The digest of what was asked.
-    pub(crate) digest: [u8; 32],
+    pub digest: [u8; 32],
     /// What was asked, until it is over.
-    pub(crate) request: Option<String>,
+    pub request: Option<String>,
     /// How far it has come.
-    pub(crate) state: State,
+    pub state: State,
     /// Whether its caller no longer wants it.
-    pub(crate) cancelled: bool,
+    pub cancelled: bool,
     /// When it was accepted.
-    pub(crate) created_at: Timestamp,
+    pub created_at: Timestamp,
     /// When it began to run; `None` until then.
-    pub(crate) started_at: Option<Timestamp>,
+    pub started_at: Option<Timestamp>,
     /// When it was over.
-    pub(crate) finished_at: Option<Timestamp>,
+    pub finished_at: Option<Timestamp>,
     /// How it went; `None` where it came to no outcome.
-    pub(crate) status: Option<TaskStatus>,
+    pub status: Option<TaskStatus>,
     /// Its outcome, as JSON.
-    pub(crate) outcome: Option<String>,
+    pub outcome: Option<String>,
     /// Why there is none, as JSON.
-    pub(crate) problem: Option<String>,
+    pub problem: Option<String>,
     /// What the facilitator said when its payment was taken.
-    pub(crate) payment: Option<String>,
+    pub payment: Option<String>,
     /// What attempts that came to no outcome have cost.
-    pub(crate) tries: Tries,
+    pub tries: Tries,
     /// How good its answer was, as an outcome is stored.
-    pub(crate) value: Option<String>,
+    pub value: Option<String>,
     /// When it has to be done. None of a task that an earlier edition accepted.
-    pub(crate) deadline: Option<Timestamp>,
+    pub deadline: Option<Timestamp>,
 }
 
 const COLUMNS: &str = "id, agent, owner, key, idempotency, digest, request, state, cancelled, created_at, started_at, \
@@ -119,7 +120,7 @@ const LISTED: &str = "id, agent, owner, key, idempotency, digest, NULL, state, c
 
 /// What became of a task that was to be kept.
 #[derive(Debug)]
-pub(crate) enum InsertResult {
+pub enum InsertResult {
     /// It was new, and is written.
     New,
     /// Its idempotency key is that of an earlier one.
@@ -127,7 +128,7 @@ pub(crate) enum InsertResult {
 }
 
 /// Keeps a task, unless its idempotency key is known.
-pub(crate) fn add(connection: &Connection, row: &TaskRow) -> Result<InsertResult> {
+pub fn add(connection: &Connection, row: &TaskRow) -> Result<InsertResult> {
     if let Some(key) = &row.idempotency
         && let Some(known) = known(connection, key)?
     {
@@ -167,7 +168,7 @@ pub(crate) fn add(connection: &Connection, row: &TaskRow) -> Result<InsertResult
 }
 
 /// Notes that a task has begun, and what its attempts have cost so far.
-pub(crate) fn begin(connection: &Connection, id: &TaskId, at: Timestamp, tries: Tries) -> Result<()> {
+pub fn begin(connection: &Connection, id: &TaskId, at: Timestamp, tries: Tries) -> Result<()> {
     connection
         .prepare_cached(
             "UPDATE tasks SET state = 'running', started_at = ?2, spent = ?3, spent_last = ?4 \
@@ -183,7 +184,7 @@ fn stored(micro_usd: u64) -> i64 {
 }
 
 /// Notes that nobody wants a task any more, so that no restart runs it.
-pub(crate) fn cancel(connection: &Connection, id: &TaskId) -> Result<()> {
+pub fn cancel(connection: &Connection, id: &TaskId) -> Result<()> {
     connection
         .prepare_cached("UPDATE tasks SET cancelled = 1 WHERE id = ?1")
         .and_then(|mut put| put.execute([id.as_str()]))
@@ -193,29 +194,29 @@ pub(crate) fn cancel(connection: &Connection, id: &TaskId) -> Result<()> {
 
 /// How a task ended.
 #[derive(Debug, Clone)]
-pub(crate) struct End {
+pub struct End {
     /// The state it ends in.
-    pub(crate) state: State,
+    pub state: State,
     /// How it went; `None` where it came to no outcome.
-    pub(crate) status: Option<TaskStatus>,
+    pub status: Option<TaskStatus>,
     /// Its outcome, as JSON.
-    pub(crate) outcome: Option<String>,
+    pub outcome: Option<String>,
     /// How good its answer was, as an outcome is stored.
-    pub(crate) value: Option<String>,
+    pub value: Option<String>,
     /// Why there is none, as JSON.
-    pub(crate) problem: Option<String>,
+    pub problem: Option<String>,
     /// What the facilitator said when its payment was taken.
-    pub(crate) payment: Option<String>,
+    pub payment: Option<String>,
     /// Whether the same request may be tried again: nothing came of this one, and nothing was changed.
-    pub(crate) may_be_tried_again: bool,
+    pub may_be_tried_again: bool,
     /// Millionths of a dollar that are charged to its key.
-    pub(crate) micro_usd: u64,
+    pub micro_usd: u64,
     /// When the task was over.
-    pub(crate) at: Timestamp,
+    pub at: Timestamp,
 }
 
 /// Notes how a task that is kept ended; what it was asked is let go.
-pub(crate) fn finish(connection: &Connection, id: &TaskId, key: Option<&str>, end: &End) -> Result<()> {
+pub fn finish(connection: &Connection, id: &TaskId, key: Option<&str>, end: &End) -> Result<()> {
     connection
         .prepare_cached(
             "UPDATE tasks SET state = ?2, finished_at = ?3, status = ?4, outcome = ?5, problem = ?6, payment = coalesce(?7, payment), \
@@ -239,7 +240,7 @@ pub(crate) fn finish(connection: &Connection, id: &TaskId, key: Option<&str>, en
 }
 
 /// Notes how good the answer of a task that is over was; `outcome` is its outcome with that, as JSON.
-pub(crate) fn rate(connection: &Connection, id: &TaskId, value: &str, outcome: Option<&str>) -> Result<()> {
+pub fn rate(connection: &Connection, id: &TaskId, value: &str, outcome: Option<&str>) -> Result<()> {
     connection
         .prepare_cached(
             "UPDATE tasks SET value = ?2, outcome = coalesce(?3, outcome) WHERE id = ?1 AND finished_at IS NOT NULL",
@@ -250,7 +251,7 @@ pub(crate) fn rate(connection: &Connection, id: &TaskId, value: &str, outcome: O
 }
 
 /// Adds to what the tasks of a key have cost.
-pub(crate) fn charge(connection: &Connection, key: Option<&str>, micro_usd: u64) -> Result<()> {
+pub fn charge(connection: &Connection, key: Option<&str>, micro_usd: u64) -> Result<()> {
     let (Some(key), true) = (key, micro_usd > 0) else { return Ok(()) };
     connection
         .prepare_cached("UPDATE keys SET spent = spent + ?2 WHERE id = ?1")
@@ -260,12 +261,12 @@ pub(crate) fn charge(connection: &Connection, key: Option<&str>, micro_usd: u64)
 }
 
 /// The task with this id; `None` where it is not kept.
-pub(crate) fn get(connection: &Connection, id: &TaskId) -> Result<Option<TaskRow>> {
+pub fn get(connection: &Connection, id: &TaskId) -> Result<Option<TaskRow>> {
     one(connection, "id = ?1", id.as_str())
 }
 
 /// The task with an idempotency key.
-pub(crate) fn known(connection: &Connection, key: &[u8; 32]) -> Result<Option<TaskRow>> {
+pub fn known(connection: &Connection, key: &[u8; 32]) -> Result<Option<TaskRow>> {
     one(connection, "idempotency = ?1", key)
 }
 
@@ -278,21 +279,21 @@ fn one(connection: &Connection, which: &str, value: impl rusqlite::ToSql) -> Res
 
 /// Which tasks to list.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Wanted {
+pub struct Wanted {
     /// Whose; everyone's, where it does not say.
-    pub(crate) owner: Option<String>,
+    pub owner: Option<String>,
     /// Of which agents; all, where it does not say.
-    pub(crate) agents: Option<Vec<String>>,
+    pub agents: Option<Vec<String>>,
     /// In which state; any, where it does not say.
-    pub(crate) state: Option<State>,
+    pub state: Option<State>,
     /// Those before this one.
-    pub(crate) before: Option<String>,
+    pub before: Option<String>,
     /// How many at most.
-    pub(crate) limit: usize,
+    pub limit: usize,
 }
 
 /// Tasks, newest first, without answers. Only what is asked for is in the query, so that an index serves it.
-pub(crate) fn list(connection: &Connection, wanted: &Wanted) -> Result<Vec<TaskRow>> {
+pub fn list(connection: &Connection, wanted: &Wanted) -> Result<Vec<TaskRow>> {
     let (query, values) = query(wanted);
     let mut statement = connection.prepare_cached(&query).map_err(failed)?;
     let mut rows = statement.query(values.as_slice()).map_err(failed)?;
@@ -333,7 +334,7 @@ fn query(wanted: &Wanted) -> (String, Vec<&dyn rusqlite::ToSql>) {
 }
 
 /// The tasks that were accepted and are not over, oldest first.
-pub(crate) fn unfinished(connection: &Connection) -> Result<Vec<TaskRow>> {
+pub fn unfinished(connection: &Connection) -> Result<Vec<TaskRow>> {
     let mut statement = connection
         .prepare_cached(&format!("SELECT {COLUMNS} FROM tasks WHERE finished_at IS NULL ORDER BY id"))
         .map_err(failed)?;
@@ -346,7 +347,7 @@ pub(crate) fn unfinished(connection: &Connection) -> Result<Vec<TaskRow>> {
 }
 
 /// Lets go of tasks that were over before a moment; how many.
-pub(crate) fn forget(connection: &Connection, before: Timestamp) -> Result<usize> {
+pub fn forget(connection: &Connection, before: Timestamp) -> Result<usize> {
     connection.execute("DELETE FROM tasks WHERE finished_at < ?1", [before.millis()]).map_err(failed)
 }
 
@@ -406,7 +407,7 @@ mod tests {
     #[test]
     fn every_list_is_found_by_an_index_and_never_sorted() {
         let dir = tempfile::tempdir().unwrap();
-        let connection = super::super::open(&dir.path().join("operator/book.db")).unwrap();
+        let connection = crate::open(&dir.path().join("operator/book.db")).unwrap();
         let (owner, state) = (Some("o".to_owned()), Some(State::Done));
         let (before, agents) = (Some("t".to_owned()), Some(vec!["7".to_owned()]));
         let lists = [
@@ -431,7 +432,7 @@ mod tests {
             assert_eq!(serde_json::to_value(known).expect("JSON"), serde_json::json!(known.name()));
         }
         let dir = tempfile::tempdir().unwrap();
-        let connection = super::super::open(&dir.path().join("operator/book.db")).unwrap();
+        let connection = crate::open(&dir.path().join("operator/book.db")).unwrap();
         let id: TaskId = "t".parse().unwrap();
         let row = TaskRow {
             id: id.clone(),
