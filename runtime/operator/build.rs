@@ -1,6 +1,6 @@
-//! Embeds `seed/agents/`, `seed/families/` and the page into the binary, so that an installed `herm` works anywhere.
+//! Embeds the canonical agents and the page into the binary, so that an installed `herm` works anywhere.
 //!
-//! `seed` is a link to `seed/` of the repository; in a published package it is a directory with the same files.
+//! `agents` is a link to `seed/agents/` of the repository; in a published package it is a directory with the same files.
 
 use std::fmt::Write as _;
 use std::hash::{DefaultHasher, Hasher as _};
@@ -10,15 +10,14 @@ use std::{env, fs, io};
 #[expect(clippy::disallowed_methods, reason = "a build script writes its own output")]
 fn main() -> io::Result<()> {
     let out = env::var_os("OUT_DIR").map(PathBuf::from).unwrap_or_default();
-    fs::write(out.join("seeds.rs"), directories("agents", "pub(crate) static SEEDS")?)?;
-    fs::write(out.join("families.rs"), directories("families", "static FAMILIES")?)?;
+    fs::write(out.join("seeds.rs"), agents()?)?;
     fs::write(out.join("page.rs"), page()?)
 }
 
-/// The directories of a part of `seed/`, each with its files.
-fn directories(part: &str, name: &str) -> io::Result<String> {
-    let above = Path::new(env!("CARGO_MANIFEST_DIR")).join("seed").join(part).canonicalize()?;
-    let mut code = format!("{name}: &[(&str, Files)] = &[\n");
+/// The canonical agents, each with its files.
+fn agents() -> io::Result<String> {
+    let above = Path::new(env!("CARGO_MANIFEST_DIR")).join("agents").canonicalize()?;
+    let mut code = String::from("pub(crate) static SEEDS: &[(&str, Files)] = &[\n");
     for directory in sorted(&above)? {
         let Some(id) = directory.file_name().and_then(|name| name.to_str()) else { continue };
         let _ = writeln!(code, "    ({id:?}, &[");

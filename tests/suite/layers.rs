@@ -1,6 +1,6 @@
 //! Data flows one way: no module of the runtime uses one above it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// The packages that have layers inside, each from the ground up. A module may use those before it, and itself; between
@@ -11,6 +11,9 @@ const PACKAGES: [(&str, &[&[&str]]); 4] = [
     ("agent", &[&["backend", "checks"], &["tool"], &["task"], &["session"]]),
     ("learning", &[&["evolver"], &["trial"], &["curator"]]),
 ];
+
+/// The lines that a package may have without its tests.
+const MOST_LINES: usize = 20_000;
 
 /// What the library may compile, itself included, without its features.
 const MOST_PACKAGES: usize = 100;
@@ -120,6 +123,16 @@ fn packages_depend_one_way() {
     for forbidden in ["herm-operator", "herm-tests", "clap"] {
         assert!(!uses("tools/Cargo.toml", forbidden), "the tools use {forbidden}");
     }
+    // What the command is made of: none uses another, nor what is typed and what is sent over HTTP.
+    let parts = ["herm-bench", "herm-settings", "herm-server-db"];
+    for part in parts {
+        let manifest = format!("runtime/{}/Cargo.toml", part.trim_start_matches("herm-"));
+        for forbidden in parts.into_iter().chain(["herm-operator", "herm-tests", "clap", "axum"]) {
+            assert!(!uses(&manifest, forbidden), "{part} uses {forbidden}");
+        }
+        assert!(uses("runtime/operator/Cargo.toml", part), "the operator does without {part}");
+    }
+    assert!(!uses("runtime/server-db/Cargo.toml", "herm-tools"), "the server database uses tools");
     assert!(uses("runtime/operator/Cargo.toml", "herm-tools") && uses("tools/Cargo.toml", "herm"));
 }
 
@@ -166,6 +179,54 @@ fn the_core_names_no_file_of_the_server_or_of_successors() {
         );
     }
     assert_eq!(found, Vec::<String>::new());
+}
+
+/// How many lines of a file are not tests: those before `mod NAME {` under `#[cfg(test)]`, which ends a file, or all.
+fn lines_without_tests(text: &str) -> usize {
+    let lines: Vec<&str> = text.lines().collect();
+    let begins_tests = |at: &usize| {
+        let below = lines[*at + 1..].iter().find(|line| !line.starts_with("#["));
+        lines[*at] == "#[cfg(test)]" && below.is_some_and(|line| line.contains("mod ") && line.ends_with('{'))
+    };
+    (0..lines.len()).find(begins_tests).unwrap_or(lines.len())
+}
+
+/// Every line of `src/**/*.rs` counts, also empty ones and comments, but those of files named `tests.rs`, of files in a
+/// folder named `tests`, and of modules of tests at the end of a file. Packages below `tests/` are not published.
+#[test]
+fn no_package_has_more_than_twenty_thousand_lines_without_its_tests() {
+    let top = runtime().join("..");
+    let manifest = std::fs::read_to_string(top.join("Cargo.toml")).expect("a manifest");
+    let members = manifest.split("members = [").nth(1).and_then(|rest| rest.split(']').next()).expect("members");
+    let members = members.split('"').skip(1).step_by(2).filter(|member| !member.starts_with("tests"));
+    let counted: BTreeMap<&str, usize> = members
+        .map(|member| {
+            let src = top.join(member).join("src");
+            let mut files = Vec::new();
+            sources(&src, &mut files);
+            let is_tests = |file: &PathBuf| {
+                let inside = file.strip_prefix(&src).expect("inside");
+                inside.iter().any(|part| part == "tests" || part == "tests.rs")
+            };
+            let texts = files.iter().filter(|file| !is_tests(file)).map(|file| std::fs::read_to_string(file));
+            (member, texts.map(|text| lines_without_tests(&text.expect("a file"))).sum())
+        })
+        .collect();
+    assert!(
+        counted.len() > 15 && counted["runtime/operator"] > 10_000,
+        "the test no longer reads the code: {counted:?}"
+    );
+    let large: Vec<_> = counted.iter().filter(|(_, lines)| **lines > MOST_LINES).collect();
+    assert_eq!(large, [], "cut these along their modules");
+}
+
+#[test]
+fn a_module_of_tests_at_the_end_of_a_file_does_not_count() {
+    let code = "use std::fmt;\n\n#[cfg(test)]\nuse fmt::Write;\n\nfn one() {}\n";
+    assert_eq!(lines_without_tests(code), 6);
+    for begin in ["#[cfg(test)]\nmod tests {", "#[cfg(test)]\n#[expect(dead_code)]\npub(crate) mod tests {"] {
+        assert_eq!(lines_without_tests(&format!("{code}\n{begin}\n    fn two() {{}}\n}}\n")), 7, "{begin}");
+    }
 }
 
 /// Someone who brings a backend compiles the brain and the loop: no HTTP client, no TLS, no cipher of snapshots, no models, no

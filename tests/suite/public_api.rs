@@ -26,7 +26,8 @@ const PACKAGES: [&str; 13] = [
 ];
 
 /// Packages that stand beside the library: their type names count too.
-const BESIDE: [&str; 3] = ["runtime/model", "runtime/operator", "runtime/sandbox"];
+const BESIDE: [&str; 6] =
+    ["runtime/bench", "runtime/model", "runtime/operator", "runtime/sandbox", "runtime/server-db", "runtime/settings"];
 
 /// What a package shows.
 #[derive(Default)]

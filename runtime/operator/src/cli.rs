@@ -13,6 +13,7 @@ mod successor;
 use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use herm_settings::SettingsFlags;
 
 pub(crate) use bench::LearnBench;
 pub(crate) use evolve::{
@@ -54,6 +55,13 @@ pub(crate) struct Cli {
     /// The subcommand with its arguments.
     #[command(subcommand)]
     pub(crate) command: Command,
+}
+
+impl Cli {
+    /// What goes before the configuration file.
+    pub(crate) fn settings_flags(&self) -> SettingsFlags {
+        SettingsFlags { config: self.config.clone(), brains: self.brains.clone() }
+    }
 }
 
 #[derive(Debug, Subcommand)]

@@ -25,30 +25,25 @@
 //! | `mcp` | off | MCP servers as tools, and herm as an MCP server |
 //! | `otlp` | off | spans of tasks to an OpenTelemetry collector, where the `OTEL_…` variables say |
 
-mod backends;
-mod bench;
 mod cli;
 mod commands;
-mod config;
 mod exit;
 mod live;
-mod local_models;
 mod logging;
-mod mcp;
 mod operations;
 mod otlp;
 mod output;
 mod seeds;
 mod serve;
-mod server_db;
-mod server_layout;
 mod spinner;
-mod stores;
 mod timer;
 
 use std::process::ExitCode;
 
 use clap::Parser as _;
+use herm_server_db as server_db;
+use herm_server_db::server_layout;
+use herm_settings::{backends, config, local_models, mcp, stores};
 
 /// Runs the command line of this process.
 pub fn main() -> ExitCode {

@@ -1,6 +1,6 @@
 //! `herm serve`, `herm keys` and `herm top` as they are typed.
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 
 use crate::server_db::keys::Operation;
 
@@ -44,8 +44,8 @@ pub(crate) struct CreateKey {
     #[arg(long, value_name = "IDS", value_delimiter = ',')]
     pub(crate) agents: Vec<String>,
     /// What it may do
-    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Operation::Run, Operation::Read])]
-    pub(crate) operations: Vec<Operation>,
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [KeyOperation::Run, KeyOperation::Read])]
+    pub(crate) operations: Vec<KeyOperation>,
     /// Requests that it may make in a minute
     #[arg(long, value_name = "N", default_value_t = crate::server_db::keys::RATE)]
     pub(crate) rate: u32,
@@ -55,6 +55,27 @@ pub(crate) struct CreateKey {
     /// Days after which it ends by itself
     #[arg(long, value_name = "DAYS")]
     pub(crate) expires: Option<u32>,
+}
+
+/// Something a key may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum KeyOperation {
+    /// Give agents tasks, cancel them, and say how good the answers were.
+    Run,
+    /// Look at agents, skills, memory, receipts and history.
+    Read,
+    /// Do everything, and see what belongs to any subscriber.
+    Operate,
+}
+
+impl From<KeyOperation> for Operation {
+    fn from(typed: KeyOperation) -> Self {
+        match typed {
+            KeyOperation::Run => Self::Run,
+            KeyOperation::Read => Self::Read,
+            KeyOperation::Operate => Self::Operate,
+        }
+    }
 }
 
 #[derive(Debug, Args)]

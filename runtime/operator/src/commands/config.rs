@@ -4,11 +4,11 @@ use herm::Result;
 use serde_json::json;
 
 use super::to_json;
-use crate::config::{File, Settings};
+use crate::config::{ConfigFile, Settings};
 use crate::output::{Answer, columns};
 
 pub(super) fn schema() -> Result<Answer> {
-    let schema = to_json(&schemars::schema_for!(File))?;
+    let schema = to_json(&schemars::schema_for!(ConfigFile))?;
     Ok(Answer::new(format!("{schema:#}\n"), schema))
 }
 

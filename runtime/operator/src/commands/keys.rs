@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use crate::cli::{CreateKey, Keys};
 use crate::config::Settings;
 use crate::output::{Answer, columns};
-use crate::server_db::marker::Marker;
-use crate::server_db::{self, keys, marker};
+use crate::server_db::marker::{KeysMarker, MarkerState};
+use crate::server_db::{self, keys};
 use crate::server_layout::ServerLayout;
 
 pub(super) fn run(settings: &Settings, command: &Keys) -> Result<Answer> {
@@ -41,7 +41,7 @@ fn create(settings: &Settings, arguments: &CreateKey) -> Result<Answer> {
         hash,
         subscriber,
         agents,
-        operations: arguments.operations.iter().copied().collect(),
+        operations: arguments.operations.iter().map(|operation| (*operation).into()).collect(),
         rate: arguments.rate,
         micro_usd: budget,
         spent: 0,
@@ -49,14 +49,15 @@ fn create(settings: &Settings, arguments: &CreateKey) -> Result<Answer> {
         expires_at: arguments.expires.map(|days| Timestamp(now.millis() + i64::from(days) * 86_400_000)),
         revoked_at: None,
     };
-    marker::check_there(settings)?;
+    let marker = KeysMarker::new(&settings.layout, &settings.signer);
+    marker.check_there()?;
     let connection = server_db::open(&ServerLayout::of(&settings.layout).database())?;
     let was_keyless = keys::all(&connection)?.is_empty();
-    marker::check(settings, !was_keyless)?;
+    marker.check(!was_keyless)?;
     keys::add(&connection, &key)?;
     let mut note = "this is the only time the key is shown: keep it now".to_owned();
     // The key is made: what cannot be written now, the next start of the server writes.
-    if was_keyless && let Err(error) = marker::make(settings) {
+    if was_keyless && let Err(error) = marker.make() {
         note.push_str(&format!("\nthat there are keys is not written down outside the database yet: {error}"));
     }
     if was_keyless {
@@ -127,7 +128,7 @@ fn list(settings: &Settings) -> Result<Answer> {
     let text = if all.is_empty() { "no keys\n".to_owned() } else { columns(&rows) };
     let answer = Answer::new(text, json!({ "keys": all.iter().map(shown).collect::<Vec<_>>() }));
     Ok(match all.is_empty() {
-        true if marker::look(settings) != Marker::Absent => answer.note(
+        true if KeysMarker::new(&settings.layout, &settings.signer).look() != MarkerState::Absent => answer.note(
             "keys were made here and the database has none of them: the server does not start; put the database back, or see \
              `herm keys reset`",
         ),
@@ -167,8 +168,8 @@ fn reset(settings: &Settings, forget: bool) -> Result<Answer> {
         return Err(Error::refused(format!("the database has its keys ({known}): there is nothing to reset"))
             .hint("end single keys with `herm keys revoke`"));
     }
-    let marker = ServerLayout::of(&settings.layout).keys_marker();
-    if marker::look(settings) == Marker::Absent {
+    let (marker, file) = (KeysMarker::new(&settings.layout, &settings.signer), ServerLayout::of(&settings.layout).keys_marker());
+    if marker.look() == MarkerState::Absent {
         return Ok(Answer::new("no keys were ever made here\n", json!({ "reset": false })));
     }
     if !forget {
@@ -178,8 +179,8 @@ fn reset(settings: &Settings, forget: bool) -> Result<Answer> {
         )
         .hint("put .operator/book.db back from a backup if there is one; if not, run `herm keys reset --forget`"));
     }
-    marker::remove(settings)?;
-    let text = format!("{} is gone: these brains have no keys\n", marker.display());
+    marker.remove()?;
+    let text = format!("{} is gone: these brains have no keys\n", file.display());
     Ok(Answer::new(text, json!({ "reset": true }))
         .note("make a key with `herm keys create NAME` before you start the server"))
 }

@@ -27,6 +27,7 @@ mod validate;
 
 use clap::CommandFactory as _;
 use herm::Result;
+use herm_settings::in_runtime;
 
 use crate::cli::{self, Cli, Command};
 use crate::config::Settings;
@@ -36,7 +37,7 @@ use crate::output::Answer;
 /// Runs the command that was asked for.
 pub(crate) fn run(cli: &Cli) -> Result<Answer> {
     // Only what needs settings fails for want of them.
-    let settings = || Settings::load(cli);
+    let settings = || Settings::load(&cli.settings_flags());
     match &cli.command {
         Command::Init(arguments) => init::run(&settings()?, arguments),
         Command::Run(arguments) => run::run(&settings()?, arguments, cli),
@@ -86,14 +87,4 @@ fn finish(brain: herm::Brain) -> Result<Option<String>> {
             error.message()
         ))),
     }
-}
-
-/// Runs what waits for a store.
-pub(crate) fn in_runtime<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .map_err(|source| herm::Error::unavailable("no threads can be started").because(source))?;
-    runtime.block_on(work)
 }

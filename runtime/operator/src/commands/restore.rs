@@ -19,7 +19,7 @@ use crate::cli;
 use crate::config::Settings;
 use crate::output::Answer;
 use crate::spinner::Spinner;
-use crate::stores::Purpose;
+use crate::stores::StorePurpose;
 
 pub(super) fn restore(settings: &Settings, arguments: &cli::Restore, quiet: bool) -> Result<Answer> {
     let id: BrainId = arguments.id.parse()?;
@@ -36,7 +36,7 @@ pub(super) fn restore(settings: &Settings, arguments: &cli::Restore, quiet: bool
     let _alone = alone(&layout, &id, settings.lock_wait)?;
     let restored = in_runtime(async {
         let secrecy = settings.secrecy(encryption_options(arguments.plaintext))?;
-        let resumed = Arc::new(ResumedStore::new(settings.store(Purpose::Read).await?, &layout.incoming(&id))?);
+        let resumed = Arc::new(ResumedStore::new(settings.store(StorePurpose::Read).await?, &layout.incoming(&id))?);
         let vault = settings.vault_in(resumed.clone(), secrecy)?;
         // What this machine has seen counts wherever the brain is put.
         vault.trusted_head(&settings.layout, &id).await?;

@@ -11,7 +11,7 @@ use crate::cli;
 use crate::config::Settings;
 use crate::exit;
 use crate::output::{Answer, columns};
-use crate::stores::{EncryptionOptions, Purpose, give_back, take};
+use crate::stores::{EncryptionOptions, StorePurpose, give_back, take};
 
 pub(super) fn run(settings: &Settings, command: &cli::Snapshot) -> Result<Answer> {
     match command {
@@ -35,8 +35,9 @@ pub(super) fn encryption_options(plaintext: bool) -> EncryptionOptions {
 }
 
 fn renew(settings: &Settings, id: &BrainId) -> Result<Answer> {
-    let renewed =
-        in_runtime(async { settings.vault(EncryptionOptions::AsConfigured, Purpose::Write).await?.renew(id).await })?;
+    let renewed = in_runtime(async {
+        settings.vault(EncryptionOptions::AsConfigured, StorePurpose::Write).await?.renew(id).await
+    })?;
     let text = format!("{renewed} objects of brain {id} were about to run out, and are kept on\n");
     Ok(Answer::new(text, json!({ "id": id, "renewed": renewed })))
 }
@@ -52,8 +53,10 @@ fn pointer(settings: &Settings, id: &BrainId) -> Result<Answer> {
     let (said, now, agrees) = in_runtime(async {
         // A catalog is put into a store that would be lost with its index, and that takes the key.
         let vault = match settings.snapshot().walrus {
-            Some(_) => settings.vault(EncryptionOptions::AsConfigured, Purpose::Write).await?,
-            None => settings.vault_in(settings.store(Purpose::Read).await?, herm::snapshot::Encryption::Plaintext)?,
+            Some(_) => settings.vault(EncryptionOptions::AsConfigured, StorePurpose::Write).await?,
+            None => {
+                settings.vault_in(settings.store(StorePurpose::Read).await?, herm::snapshot::Encryption::Plaintext)?
+            }
         };
         let Some(now) = vault.pointer_record(id).await? else {
             return Err(Error::not_found(format!("the store has no snapshot of brain {id}"))
@@ -92,7 +95,7 @@ fn pointer(settings: &Settings, id: &BrainId) -> Result<Answer> {
 
 fn create(settings: &Settings, id: &BrainId, wish: EncryptionOptions) -> Result<Answer> {
     let pushed = in_runtime(async {
-        let vault = settings.vault(wish, Purpose::Write).await?;
+        let vault = settings.vault(wish, StorePurpose::Write).await?;
         let lease = match settings.lease() {
             Some(ttl) => Some(take(&vault, id, ttl).await?),
             None => None,
@@ -133,7 +136,8 @@ fn create(settings: &Settings, id: &BrainId, wish: EncryptionOptions) -> Result<
 fn list(settings: &Settings, id: &BrainId, limit: usize) -> Result<Answer> {
     let heads = in_runtime(async {
         // Heads are not encrypted: looking needs no key.
-        let vault = settings.vault_in(settings.store(Purpose::Read).await?, herm::snapshot::Encryption::Plaintext)?;
+        let vault =
+            settings.vault_in(settings.store(StorePurpose::Read).await?, herm::snapshot::Encryption::Plaintext)?;
         vault.heads(id).await
     })?;
     let shown: Vec<&SnapshotHead> = heads.iter().rev().take(limit).collect();
@@ -164,7 +168,7 @@ async fn head_of(vault: &Vault, id: &BrainId, version: Option<u64>) -> Result<Sn
 fn show(settings: &Settings, one: &cli::OneSnapshot) -> Result<Answer> {
     let id: BrainId = one.id.parse()?;
     let (head, manifest) = in_runtime(async {
-        let vault = settings.vault(encryption_options(one.plaintext), Purpose::Read).await?;
+        let vault = settings.vault(encryption_options(one.plaintext), StorePurpose::Read).await?;
         let head = head_of(&vault, &id, one.version).await?;
         let manifest = vault.manifest(&head).await?;
         Ok((head, manifest))
@@ -194,7 +198,7 @@ fn verify(settings: &Settings, one: &cli::OneSnapshot, all: bool) -> Result<Answ
     };
     let verified = in_runtime(async {
         settings
-            .vault(encryption_options(one.plaintext), Purpose::Read)
+            .vault(encryption_options(one.plaintext), StorePurpose::Read)
             .await?
             .verify(&settings.layout, &id, &what)
             .await
@@ -213,7 +217,7 @@ fn verify(settings: &Settings, one: &cli::OneSnapshot, all: bool) -> Result<Answ
 
 fn prune(settings: &Settings, id: &BrainId, keep: usize, wish: EncryptionOptions) -> Result<Answer> {
     let pruned = in_runtime(async {
-        settings.vault(wish, Purpose::Write).await?.prune(&settings.layout, id, PruneOptions { last: keep }).await
+        settings.vault(wish, StorePurpose::Write).await?.prune(&settings.layout, id, PruneOptions { last: keep }).await
     })?;
     let text = format!(
         "{} snapshots went, {} stay; {} objects of {} bytes were removed\n",
@@ -227,7 +231,7 @@ fn status(settings: &Settings, id: Option<&str>) -> Result<Answer> {
         Some(id) => vec![id.parse()?],
         None => brain::list(&settings.layout)?,
     };
-    let store = match in_runtime(settings.store(Purpose::Read)) {
+    let store = match in_runtime(settings.store(StorePurpose::Read)) {
         Ok(store) => store.describe(),
         // Nothing was pushed there yet.
         Err(error) if error.kind() == herm::ErrorKind::NotFound => String::new(),
@@ -276,7 +280,7 @@ fn rotate(settings: &Settings, file: &std::path::Path, brains: &[String]) -> Res
     let new = OperatorKey::load(file)?;
     let ids: Vec<BrainId> = brains.iter().map(|id| id.parse()).collect::<Result<_>>()?;
     in_runtime(async {
-        let vault = settings.vault(EncryptionOptions::AsConfigured, Purpose::Write).await?;
+        let vault = settings.vault(EncryptionOptions::AsConfigured, StorePurpose::Write).await?;
         // All of them are looked at first: none is left with a key that the others do not have.
         for id in &ids {
             if vault.head(id).await?.is_none() {

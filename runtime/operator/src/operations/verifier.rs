@@ -4,24 +4,15 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use herm::successor::gate::{MeshProposal, NodeVerdicts, PatchVerifier};
-use herm::successor::{
-    Evaluation, Patch, PatchBase, SuccessorBudget, SuccessorFork, Verdict, VerdictRuling, base_from_reader,
-};
+use herm::successor::{Evaluation, Patch, PatchBase, SuccessorFork, Verdict, VerdictRuling, base_from_reader};
 use herm::{BrainId, Error, Harness, Reader, Result};
+
+use crate::config::VerifyOptions;
 
 /// A successor of this operator's own.
 struct OwnSuccessor {
     harness: Harness,
     how: VerifyOptions,
-}
-
-/// How the proposals of others are verified.
-#[derive(Debug, Clone)]
-pub(crate) struct VerifyOptions {
-    /// What each evaluation may use up.
-    pub(crate) budget: SuccessorBudget,
-    /// An evaluation of this operator's own, which no proposer chose.
-    pub(crate) local: Option<Evaluation>,
 }
 
 /// The verifier of this operator, which judges proposals in forks of its own brains.

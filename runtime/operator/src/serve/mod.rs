@@ -51,8 +51,10 @@ use crate::backends;
 use crate::config::Settings;
 use crate::mcp as mcp_tools;
 use crate::operations::verifier::verifier;
+use crate::otlp;
+use crate::server_db::ServerDb;
 use crate::server_db::keys::Keyring;
-use crate::server_db::{ServerDb, marker};
+use crate::server_db::marker::KeysMarker;
 use crate::server_layout::ServerLayout;
 
 /// Where it listens, unless said.
@@ -71,10 +73,9 @@ impl Server {
     pub(crate) async fn open(settings: &Settings, listen: Option<&str>) -> Result<Self> {
         let entry = settings.config.serve.clone().unwrap_or_default();
         let place = listen.or(entry.listen.as_deref()).unwrap_or(LISTEN);
-        let book = marker::open_book(settings)?;
-        let lock =
-            OsLock::acquire(&ServerLayout::of(&settings.layout).lock(), "the server of these brains", Duration::ZERO)
-                .map_err(|error| match error.kind() {
+        let book = KeysMarker::new(&settings.layout, &settings.signer).open_server_db()?;
+        let lock = OsLock::acquire(&ServerLayout::of(&settings.layout).lock(), "the server of these brains", Duration::ZERO)
+            .map_err(|error| match error.kind() {
                 ErrorKind::Conflict => Error::conflict("a server runs on these brains already")
                     .hint("use it, stop it first, or name another directory with --brains"),
                 _ => error,
@@ -105,7 +106,8 @@ impl Server {
     /// The same without a listener: for a program that speaks with this process through its standard input and output.
     #[cfg(feature = "mcp")]
     pub(crate) async fn without_listening(settings: &Settings) -> Result<App> {
-        app(settings, marker::open_book(settings)?, Keyring::new(&settings.layout)).await
+        let book = KeysMarker::new(&settings.layout, &settings.signer).open_server_db()?;
+        app(settings, book, Keyring::new(&settings.layout)).await
     }
 
     /// The address it listens at, with the port that it was given.
@@ -197,7 +199,8 @@ async fn parts(settings: &Settings, book: ServerDb, keyring: Keyring) -> Result<
     let snapshotting = settings.snapshotting().await?;
     let vault = snapshotting.as_ref().map(|how| Arc::clone(&how.vault));
     settings.applying()?;
-    let harness: Harness = backends::server_harness(settings, tools, snapshotting)?;
+    let harness = backends::server_builder(settings, tools, snapshotting)?;
+    let harness: Harness = harness.trace_content(otlp::captures_content()).build()?;
     let paused: HashSet<_> = book.paused()?.into_iter().collect();
     let mesh = match (settings.gates()?.mesh, &settings.config.mesh) {
         (Some(mesh), Some(said)) => Some(mesh::MeshState::open(settings, mesh, verifier(&harness, said.verifying()?))?),

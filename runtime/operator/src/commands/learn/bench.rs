@@ -6,10 +6,10 @@ use std::sync::Arc;
 use herm::backend::Backend;
 use herm::fsio::{self, Root};
 use herm::{BrainId, Error, RelPath, Result};
+use herm_bench::{BenchArm, BenchOptions, BenchProgress, BenchTable, Family, KeptReplies};
 use serde_json::{Value, json};
 
 use crate::backends;
-use crate::bench::{self, Arm, BenchOptions, BenchTable, Family, KeptReplies, Progress};
 use crate::cli::LearnBench;
 use crate::commands::in_runtime;
 use crate::config::Settings;
@@ -25,8 +25,8 @@ pub(super) fn run(settings: &Settings, arguments: &LearnBench, quiet: bool) -> R
         return Err(Error::invalid("no tasks are to be run").hint("give --tasks and --learn a number from 1 on"));
     }
     let arms = match &arguments.arms {
-        Some(names) => Arm::parse_all(names)?,
-        None => bench::ARMS.to_vec(),
+        Some(names) => BenchArm::parse_all(names)?,
+        None => herm_bench::ARMS.to_vec(),
     };
     may_start(settings, &families, arguments.allow_programs)?;
     let (learn, held_out) = (arguments.learn.or(arguments.tasks), arguments.tasks);
@@ -42,15 +42,15 @@ pub(super) fn run(settings: &Settings, arguments: &LearnBench, quiet: bool) -> R
     }
     let (backend, kept) = speaker(settings, arguments)?;
     let mut spinner = if quiet { None } else { Spinner::start() };
-    let mut say = |progress: Progress<'_>| match progress {
-        Progress::Task { family, arm, half, task, of } => {
+    let mut say = |progress: BenchProgress<'_>| match progress {
+        BenchProgress::Task { family, arm, half, task, of } => {
             if let Some(spinner) = &mut spinner {
                 spinner.say(&format!("{family}, {}, {half}: task {task} of {of}", arm.title()));
             }
         }
-        Progress::Arm { .. } if quiet => {}
-        Progress::Arm { family, arm, learned, measured } => {
-            let solved = |tasks: &[bench::TaskResult]| {
+        BenchProgress::Arm { .. } if quiet => {}
+        BenchProgress::Arm { family, arm, learned, measured } => {
+            let solved = |tasks: &[herm_bench::TaskResult]| {
                 format!("{} of {}", tasks.iter().filter(|task| task.solved).count(), tasks.len())
             };
             let line = format!(
@@ -63,7 +63,7 @@ pub(super) fn run(settings: &Settings, arguments: &LearnBench, quiet: bool) -> R
             let _ = std::io::Write::write_all(&mut crate::spinner::Above, output::printable(&line).as_bytes());
         }
     };
-    let table = in_runtime(bench::run(&families, &backend, &options, &mut say));
+    let table = in_runtime(herm_bench::run(&families, &backend, &options, &mut say));
     drop(spinner);
     let table = table?;
     let (text, document) = (table.markdown(), table.json());
@@ -86,7 +86,7 @@ fn families(named: &[PathBuf]) -> Result<Vec<Family>> {
     for path in named {
         let built_in = path.to_str().filter(|_| !path.exists()).filter(|name| !name.contains(['/', '\\']));
         match built_in {
-            Some(name) => families.push(bench::built_in(name)?),
+            Some(name) => families.push(herm_bench::built_in(name)?),
             None => {
                 let below = Family::below(path)?;
                 let paths = if below.is_empty() { vec![path.clone()] } else { below };
@@ -97,7 +97,7 @@ fn families(named: &[PathBuf]) -> Result<Vec<Family>> {
         }
     }
     if named.is_empty() {
-        families = bench::built_in_names().map(bench::built_in).collect::<Result<_>>()?;
+        families = herm_bench::built_in_names().map(herm_bench::built_in).collect::<Result<_>>()?;
     }
     for (at, family) in families.iter().enumerate() {
         if families.iter().take(at).any(|before| before.name == family.name) {

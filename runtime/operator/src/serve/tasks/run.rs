@@ -328,7 +328,7 @@ mod tests {
         drop(herm::fsio::PrivateFile::create(&config).unwrap());
         let place = |path: &std::path::Path| path.to_str().unwrap().to_owned();
         let cli = Cli::try_parse_from(["herm", "--config", &place(&config), "--brains", &place(&brains), "serve"]);
-        let settings = Settings::load(&cli.unwrap()).unwrap();
+        let settings = Settings::load(&cli.unwrap().settings_flags()).unwrap();
         let mut parts = parts(&settings, ServerDb::open(&settings.layout).unwrap(), Keyring::default()).await.unwrap();
         parts.harness = Harness::builder().brains(&brains).backend(Silent).build().unwrap();
         let app = App::new(parts);
@@ -361,7 +361,7 @@ mod tests {
         drop(herm::fsio::PrivateFile::create(&config).unwrap());
         let place = |path: &std::path::Path| path.to_str().unwrap().to_owned();
         let cli = Cli::try_parse_from(["herm", "--config", &place(&config), "--brains", &place(&brains), "serve"]);
-        let settings = Settings::load(&cli.unwrap()).unwrap();
+        let settings = Settings::load(&cli.unwrap().settings_flags()).unwrap();
         let mut parts = parts(&settings, ServerDb::open(&settings.layout).unwrap(), Keyring::default()).await.unwrap();
         let calm = parts.harness.clone();
         parts.harness = Harness::builder().brains(&brains).backend(Panicking).build().unwrap();
