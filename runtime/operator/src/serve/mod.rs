@@ -25,6 +25,8 @@ mod proposals;
 mod readers;
 mod receipts;
 mod router;
+#[cfg(test)]
+mod router_paths;
 mod skills;
 mod spending;
 mod status;
