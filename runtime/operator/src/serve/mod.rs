@@ -23,6 +23,7 @@ mod payment;
 mod problem;
 mod proposals;
 mod readers;
+mod reading;
 mod receipts;
 mod router;
 #[cfg(test)]
