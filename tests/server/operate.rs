@@ -36,7 +36,15 @@ fn a_brain_is_looked_at_from_every_side() {
     assert!(skill["text"].as_str().unwrap().starts_with("---\nname: check-reentrancy"));
     assert_eq!((&skill["createdBy"], &skill["versions"][0]["version"]), (&json!("agent"), &json!(2)));
     let then = client.get(&format!("/v1/agents/1/skills/{learned}/versions/2")).json();
-    assert_eq!((&then["text"], &then["digest"]), (&skill["text"], &skill["digest"]));
+    assert_eq!((&then["text"], &then["digest"], then.get("diff")), (&skill["text"], &skill["digest"], None));
+    let since = |from: u64| client.get(&format!("/v1/agents/1/skills/{learned}/versions/2?from={from}"));
+    assert!(since(0).json()["diff"].as_str().unwrap().starts_with("@@ -0,0 +1,"));
+    assert_eq!(since(2).json()["diff"], "");
+    problem(&since(1), 404, "not_found");
+    let reading = &skill["reading"];
+    assert_eq!((&reading["frontMatter"][0]["name"], &reading["cut"]), (&json!("name"), &json!(false)));
+    assert_eq!(reading["commands"], json!([]));
+    assert!(reading["blocks"].as_array().unwrap().iter().any(|block| block["kind"] == "paragraph"), "{reading}");
     problem(&client.get(&format!("/v1/agents/1/skills/{learned}/versions/1")), 404, "not_found");
     let files = client.get("/v1/agents/1/skills/report-writing").json()["files"].clone();
     assert_eq!(files[0]["path"], "references/severity-rubric.md");

@@ -43,6 +43,9 @@ fn an_edit_that_was_undone_is_read_by_the_operator_alone() {
     let hidden = bob.get(&at(3));
     assert!(problem(&hidden, 404, "not_found").contains("that you may read"), "{hidden:?}");
     assert!(boss.get(&at(3)).json()["text"].as_str().unwrap().contains("Tuesdays"));
+    let since = |client: &herm_tests::http::Client| client.get(&format!("{}?from=3", at(5)));
+    assert!(problem(&since(&bob), 404, "not_found").contains("that you may read"));
+    assert!(since(&boss).json()["diff"].as_str().unwrap().contains("-Check the seal. Alice's pump leaks on Tuesdays."));
     // Everything else is as it was: what stood before, what was brought back, what stands now.
     for (version, text) in
         [(2, "Check the seal.\n"), (4, "Check the seal.\n"), (5, "Check the seal, then the valve.\n")]

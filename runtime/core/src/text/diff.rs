@@ -1,14 +1,14 @@
-//! What differs between two texts, line by line: Myers' algorithm in linear space.
+//! What differs between two texts, line by line: the shortest way from one to the other, found by `similar`.
 //!
-//! The work is bounded. Where two texts are very large or have very little in common, the lines
-//! that differ are said as one replacement, which is right if not the shortest way to say it.
+//! The work is bounded by the number of lines, not by a clock, so that the same texts always have the same difference.
+//! Of texts beyond the bound the lines that differ are said as one replacement, which is right if not the shortest way.
 
-use std::collections::HashMap;
+use similar::algorithms::{Capture, IdentifyDistinct, Replace, myers};
+use similar::{DiffOp, group_diff_ops};
 
-/// More lines than this on either side, after what both begin and end with, are replaced as a whole.
-const MOST_LINES: usize = 100_000;
-/// How many comparisons are made before the rest is replaced as a whole.
-const MOST_WORK: usize = 4_000_000;
+/// More lines than this on both sides together, after what both begin and end with, are replaced as a whole. Myers'
+/// algorithm takes at worst time in the square of it, which is about 0.1 s.
+const MOST_LINES: usize = 10_000;
 
 /// What became of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,7 +36,9 @@ pub struct Hunk<'t> {
 pub fn hunks<'t>(before: &'t str, after: &'t str, context: usize) -> Vec<Hunk<'t>> {
     let old: Vec<&str> = before.split_inclusive('\n').collect();
     let new: Vec<&str> = after.split_inclusive('\n').collect();
-    gather(&fates(&old, &new), context)
+    // `similar` doubles the context, which must not overflow; no text has more lines than this.
+    let groups = group_diff_ops(operations(&old, &new), context.min(old.len().max(new.len())));
+    groups.iter().filter_map(|group| hunk(group, &old, &new)).collect()
 }
 
 /// What differs, as a unified diff without its two lines of names; empty where nothing does.
@@ -70,98 +72,26 @@ fn range(skipped: usize, count: usize) -> String {
     }
 }
 
-/// Every line of both texts with its fate, in reading order.
-fn fates<'t>(old: &[&'t str], new: &[&'t str]) -> Vec<(LineChange, &'t str)> {
-    let (removed, added) = marks(old, new);
-    let mut lines = Vec::new();
-    let mut old = old.iter().zip(removed).peekable();
-    let mut new = new.iter().zip(added).peekable();
-    loop {
-        while let Some((line, _)) = old.next_if(|(_, removed)| *removed) {
-            lines.push((LineChange::Removed, *line));
-        }
-        while let Some((line, _)) = new.next_if(|(_, added)| *added) {
-            lines.push((LineChange::Added, *line));
-        }
-        // What is neither removed nor added is in both, in the same order.
-        match (old.next(), new.next()) {
-            (Some((line, _)), Some(_)) => lines.push((LineChange::Kept, *line)),
-            _ => return lines,
-        }
-    }
-}
-
-/// Cuts the lines into hunks: changes that are at most twice the context apart share one.
-fn gather<'t>(lines: &[(LineChange, &'t str)], context: usize) -> Vec<Hunk<'t>> {
-    let mut hunks: Vec<Hunk<'t>> = Vec::new();
-    let (mut before, mut after) = (0, 0);
-    // Lines that are the same since the last change: they end a hunk or stand between two.
-    let mut kept: Vec<&'t str> = Vec::new();
-    let mut open = false;
-    let close = |hunks: &mut Vec<Hunk<'t>>, kept: &[&'t str]| {
-        if let Some(hunk) = hunks.last_mut() {
-            hunk.lines.extend(kept.iter().take(context).map(|line| (LineChange::Kept, *line)));
-        }
-    };
-    for (fate, line) in lines {
-        if *fate == LineChange::Kept {
-            kept.push(line);
-            before += 1;
-            after += 1;
-            continue;
-        }
-        if open && kept.len() > context.saturating_mul(2) {
-            close(&mut hunks, &kept);
-            open = false;
-        }
-        if !open {
-            let lead = kept.len().min(context);
-            kept.drain(..kept.len() - lead);
-            hunks.push(Hunk { before: before - lead, after: after - lead, lines: Vec::new() });
-            open = true;
-        }
-        if let Some(hunk) = hunks.last_mut() {
-            hunk.lines.extend(kept.drain(..).map(|line| (LineChange::Kept, line)));
-            hunk.lines.push((*fate, line));
-        }
-        match fate {
-            LineChange::Removed => before += 1,
-            LineChange::Added | LineChange::Kept => after += 1,
-        }
-    }
-    if open {
-        close(&mut hunks, &kept);
-    }
-    hunks
-}
-
-/// Which lines of each side are not in the other.
-fn marks<'t>(old: &[&'t str], new: &[&'t str]) -> (Vec<bool>, Vec<bool>) {
-    let mut removed = vec![false; old.len()];
-    let mut added = vec![false; new.len()];
+/// What leads from one side to the other, in reading order.
+fn operations<'t>(old: &[&'t str], new: &[&'t str]) -> Vec<DiffOp> {
     let lead = common(old.iter(), new.iter());
-    let (old, new) = (old.get(lead..).unwrap_or_default(), new.get(lead..).unwrap_or_default());
-    let tail = common(old.iter().rev(), new.iter().rev());
-    let (n, m) = (old.len() - tail, new.len() - tail);
-    let (Some(removed_here), Some(added_here)) = (removed.get_mut(lead..lead + n), added.get_mut(lead..lead + m))
-    else {
-        return (removed, added);
-    };
-    if n.max(m) > MOST_LINES {
-        removed_here.fill(true);
-        added_here.fill(true);
-        return (removed, added);
+    let (old_rest, new_rest) = (old.get(lead..).unwrap_or_default(), new.get(lead..).unwrap_or_default());
+    let tail = common(old_rest.iter().rev(), new_rest.iter().rev());
+    let (gone, come) = (old_rest.len() - tail, new_rest.len() - tail);
+    if gone + come <= MOST_LINES {
+        // Lines become numbers, so that comparing two costs the same however long they are. `capture_diff` would move
+        // changes afterwards, and says wrong positions of some that it moved.
+        let lines = IdentifyDistinct::<u32>::new(old, 0..old.len(), new, 0..new.len());
+        let mut found = Replace::new(Capture::new());
+        let (old, new) = (lines.old_lookup(), lines.new_lookup());
+        let Ok(()) = myers::diff(&mut found, old, lines.old_range(), new, lines.new_range());
+        return found.into_inner().into_ops();
     }
-    // Lines become numbers, so that comparing two costs the same however long they are.
-    let mut numbers: HashMap<&'t str, u32> = HashMap::new();
-    let mut number = |line: &&'t str| -> u32 {
-        let next = u32::try_from(numbers.len()).unwrap_or(u32::MAX);
-        *numbers.entry(line).or_insert(next)
-    };
-    let a: Vec<u32> = old.iter().take(n).map(&mut number).collect();
-    let b: Vec<u32> = new.iter().take(m).map(&mut number).collect();
-    Search { work: MOST_WORK }.mark(&a, &b, removed_here, added_here);
-    (removed, added)
+    vec![
+        DiffOp::Equal { old_index: 0, new_index: 0, len: lead },
+        DiffOp::Replace { old_index: lead, old_len: gone, new_index: lead, new_len: come },
+        DiffOp::Equal { old_index: lead + gone, new_index: lead + come, len: tail },
+    ]
 }
 
 /// How many items two sequences begin with alike.
@@ -169,106 +99,21 @@ fn common<'t>(old: impl Iterator<Item = &'t &'t str>, new: impl Iterator<Item = 
     old.zip(new).take_while(|(a, b)| a == b).count()
 }
 
-/// The search for the shortest way from one side to the other.
-struct Search {
-    /// How many comparisons are left.
-    work: usize,
-}
-
-impl Search {
-    /// Marks the lines of `a` that go and those of `b` that come.
-    fn mark(&mut self, a: &[u32], b: &[u32], removed: &mut [bool], added: &mut [bool]) {
-        let middle = if a.is_empty() || b.is_empty() { None } else { self.middle(a, b) };
-        let Some(Snake { x, y, u, v, cost }) = middle else {
-            removed.fill(true);
-            added.fill(true);
-            return;
-        };
-        if cost <= 1 {
-            // One line more on one side, where the two stop being alike; or none.
-            let lead = index(run(a.iter(), b.iter()));
-            let side = if a.len() > b.len() { removed } else { added };
-            if let Some(mark) = side.get_mut(lead).filter(|_| cost == 1) {
-                *mark = true;
-            }
-            return;
+/// The lines of neighbouring operations.
+fn hunk<'t>(operations: &[DiffOp], old: &[&'t str], new: &[&'t str]) -> Option<Hunk<'t>> {
+    let first = operations.first()?;
+    let mut hunk = Hunk { before: first.old_range().start, after: first.new_range().start, lines: Vec::new() };
+    for operation in operations {
+        let removed = old.get(operation.old_range()).unwrap_or_default();
+        if let DiffOp::Equal { .. } = operation {
+            hunk.lines.extend(removed.iter().map(|line| (LineChange::Kept, *line)));
+            continue;
         }
-        if let (Some(a), Some(b), Some(removed), Some(added)) =
-            (a.get(..x), b.get(..y), removed.get_mut(..x), added.get_mut(..y))
-        {
-            self.mark(a, b, removed, added);
-        }
-        if let (Some(a), Some(b), Some(removed), Some(added)) =
-            (a.get(u..), b.get(v..), removed.get_mut(u..), added.get_mut(v..))
-        {
-            self.mark(a, b, removed, added);
-        }
+        let added = new.get(operation.new_range()).unwrap_or_default();
+        hunk.lines.extend(removed.iter().map(|line| (LineChange::Removed, *line)));
+        hunk.lines.extend(added.iter().map(|line| (LineChange::Added, *line)));
     }
-
-    /// The middle of a shortest way, found from both ends at once; `None` where it would take too much work.
-    fn middle(&mut self, a: &[u32], b: &[u32]) -> Option<Snake> {
-        let (n, m) = (isize::try_from(a.len()).ok()?, isize::try_from(b.len()).ok()?);
-        let delta = n - m;
-        let odd = delta % 2 != 0;
-        // The furthest point reached on each diagonal. More diagonals than this are never in use at once.
-        let size = 2 * n.min(m) + 2;
-        let slot = |k: isize| usize::try_from(k.rem_euclid(size)).unwrap_or(0);
-        let reached = |points: &[isize], k: isize| points.get(slot(k)).copied().unwrap_or(0);
-        let mut forward = vec![0; a.len().min(b.len()) * 2 + 2];
-        let mut backward = forward.clone();
-        for h in 0..=(n + m + 1) / 2 {
-            for ahead in [true, false] {
-                let (mine, other) = if ahead { (&mut forward, &backward) } else { (&mut backward, &forward) };
-                let last = h - 2 * (h - n).max(0);
-                let mut k = -(h - 2 * (h - m).max(0));
-                while k <= last {
-                    let down = k == -h || (k != h && reached(mine, k - 1) < reached(mine, k + 1));
-                    let x0 = if down { reached(mine, k + 1) } else { reached(mine, k - 1) + 1 };
-                    let y0 = x0 - k;
-                    let same = if ahead {
-                        run(a.iter().skip(index(x0)), b.iter().skip(index(y0)))
-                    } else {
-                        run(a.iter().rev().skip(index(x0)), b.iter().rev().skip(index(y0)))
-                    };
-                    self.work = self.work.checked_sub(same.unsigned_abs() + 1)?;
-                    let (x, y) = (x0 + same, y0 + same);
-                    if let Some(point) = mine.get_mut(slot(k)) {
-                        *point = x;
-                    }
-                    let mirror = delta - k;
-                    let reach = if ahead { h - 1 } else { h };
-                    let met = odd == ahead && mirror.abs() <= reach && x + reached(other, mirror) >= n;
-                    if met {
-                        let cost = if ahead { 2 * h - 1 } else { 2 * h };
-                        return Some(if ahead {
-                            Snake { x: index(x0), y: index(y0), u: index(x), v: index(y), cost }
-                        } else {
-                            Snake { x: index(n - x), y: index(m - y), u: index(n - x0), v: index(m - y0), cost }
-                        });
-                    }
-                    k += 2;
-                }
-            }
-        }
-        None
-    }
-}
-
-/// A run of equal lines in the middle of a shortest way, and what the whole way costs.
-struct Snake {
-    x: usize,
-    y: usize,
-    u: usize,
-    v: usize,
-    cost: isize,
-}
-
-fn index(number: isize) -> usize {
-    usize::try_from(number).unwrap_or(0)
-}
-
-fn run<'t>(a: impl Iterator<Item = &'t u32>, b: impl Iterator<Item = &'t u32>) -> isize {
-    isize::try_from(a.zip(b).take_while(|(a, b)| a == b).count()).unwrap_or(0)
+    Some(hunk)
 }
 
 #[cfg(test)]
@@ -357,11 +202,29 @@ mod tests {
         let after: String = (0..30_000).map(|n| format!("b{}\n", n * 7 % 30_000)).collect();
         let found = hunks(&before, &after, 3);
         assert_eq!(apply(&before, &found), after);
+        assert_eq!(found.len(), 1);
         let long: String = (0..MOST_LINES + 99).map(|n| format!("{n}\n")).collect();
         let other = long.replace("\n5\n", "\nfive\n").replace(&format!("\n{}\n", MOST_LINES + 50), "\nmany\n");
         let found = hunks(&long, &other, 3);
         assert_eq!(apply(&long, &found), other);
-        assert_eq!(found.len(), 1);
+        assert_eq!((found.len(), found[0].before), (1, 2));
+        // A change beside much that is the same is found however long the texts are.
+        let near = long.replace("\n5\n", "\nfive\n").replace("\n99\n", "\nmany\n");
+        assert_eq!(hunks(&long, &near, 3).len(), 2);
+    }
+
+    #[test]
+    fn any_context_can_be_asked_for() {
+        let found = hunks("a\nb\nc\n", "a\nB\nc\n", usize::MAX);
+        assert_eq!((found.len(), found[0].lines.len()), (1, 4));
+        assert_eq!(hunks("a\nb\nc\n", "a\nb\nc\n", usize::MAX), []);
+        assert_eq!(unified("a\nb\nc\n", "a\nB\nc\n", 0), "@@ -2 +2 @@\n-b\n+B\n");
+    }
+
+    #[test]
+    fn a_carriage_return_ends_no_line() {
+        let said = "\\ No newline at end of file\n";
+        assert_eq!(unified("a\rb\r\n", "a\rc\r", 3), format!("@@ -1 +1 @@\n-a\rb\r\n+a\rc\r\n{said}"));
     }
 
     proptest! {
@@ -372,19 +235,6 @@ mod tests {
             let found = hunks(&before, &after, context);
             prop_assert_eq!(apply(&before, &found), after.clone());
             prop_assert_eq!(changes(&found), least(&before, &after));
-        }
-
-        #[test]
-        fn running_out_of_work_changes_the_length_and_not_the_truth(
-            before in proptest::collection::vec(0_u32..5, 0..60), after in proptest::collection::vec(0_u32..5, 0..60),
-            work in 0_usize..300,
-        ) {
-            let (mut removed, mut added) = (vec![false; before.len()], vec![false; after.len()]);
-            Search { work }.mark(&before, &after, &mut removed, &mut added);
-            let kept = |side: &[u32], gone: &[bool]| -> Vec<u32> {
-                side.iter().zip(gone).filter(|(_, gone)| !**gone).map(|(line, _)| *line).collect()
-            };
-            prop_assert_eq!(kept(&before, &removed), kept(&after, &added));
         }
     }
 }

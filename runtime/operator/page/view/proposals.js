@@ -4,6 +4,7 @@ import { at, get, post } from "../api.js";
 import { ask } from "../confirm.js";
 import { announce, badge, button, empty, field, h, loading, replace, select, title } from "../dom.js";
 import { diffView } from "../diff.js";
+import { commandsView } from "../reading.js";
 import { show, trouble } from "../trouble.js";
 import { count, shorten, time } from "../words.js";
 import { words } from "./brain.js";
@@ -135,6 +136,7 @@ function card(proposal, frame, decide) {
       ? h("p", { class: "box warn" }, "The skill was changed since this was thought of: accepting it will be refused.")
       : null,
     evidence(proposal.evidence ?? []),
+    commandsView(proposal.commands),
     proposal.diff
       ? diffView(proposal.diff, name)
       : h("p", { class: "dim small" }, "There is no text to compare: accepting it changes no file by itself."),

@@ -2,9 +2,8 @@
 
 import { at, get } from "../api.js";
 import { badge, button, empty, facts, h, loading, replace, title } from "../dom.js";
-import { diffView, unified } from "../diff.js";
-import { split } from "../frontmatter.js";
-import { markdown } from "../markdown.js";
+import { diffView } from "../diff.js";
+import { readingView } from "../reading.js";
 import { show } from "../trouble.js";
 import { count, grouped, hash, time } from "../words.js";
 import { outcomes, rate, standing } from "./skills.js";
@@ -22,15 +21,15 @@ export async function skillView({ place, signal, agent, item: slug, frame }) {
     throw error;
   }
   if (signal.aborted) return;
-  const { entries, body } = split(skill.text ?? "");
+  const { frontMatter = [] } = skill.reading ?? {};
   const trial = h("div", {});
   replace(
     content,
-    entries.some(([name]) => name === "description") ? null : h("p", { class: "lead" }, skill.description),
+    frontMatter.some(({ name }) => name === "description") ? null : h("p", { class: "lead" }, skill.description),
     h(
       "div",
       { class: "columns" },
-      h("div", {}, text(skill.text ?? "", body, entries)),
+      h("div", {}, text(skill.text ?? "", skill.reading ?? {})),
       h("aside", { class: "side", "aria-label": "About this skill" }, figures(skill), files(skill)),
     ),
     trial,
@@ -86,11 +85,12 @@ function figures(skill) {
 }
 
 /** The text, rendered or as it is; the source is never more than a press away. */
-function text(source, body, entries) {
+function text(source, reading) {
+  const { frontMatter = [], blocks = [] } = reading;
   const rendered = h(
     "div",
     {},
-    entries.length
+    frontMatter.length
       ? h(
           "table",
           { class: "front" },
@@ -98,11 +98,11 @@ function text(source, body, entries) {
           h(
             "tbody",
             {},
-            entries.map(([name, value]) => h("tr", {}, h("th", { scope: "row" }, name), h("td", {}, value))),
+            frontMatter.map(({ name, value }) => h("tr", {}, h("th", { scope: "row" }, name), h("td", {}, value))),
           ),
         )
       : null,
-    body.trim() ? markdown(body) : empty("This skill has no body.", null),
+    blocks.length ? readingView(reading) : empty("This skill has no body.", null),
   );
   const raw = h("pre", { class: "plain", tabindex: "0", hidden: true }, source);
   const toggle = button(
@@ -177,12 +177,14 @@ function versionView(version, before, skill, agent, signal) {
   const inside = h("div", {});
   let asked = false;
   const read = async () => {
-    replace(inside, loading("both versions"));
+    replace(inside, loading("the difference"));
     try {
-      const [old, fresh] = await Promise.all(
-        [before, version].map((each) => (each === null ? "" : textOf(agent, skill.slug, each.version, signal))),
+      // Version 0 had no text: what differs from it is the whole first one.
+      const { diff: difference } = await get(
+        at`agents/${agent}/skills/${skill.slug}/versions/${version.version}`,
+        { from: before?.version ?? 0 },
+        signal,
       );
-      const difference = unified(old, fresh);
       replace(
         inside,
         difference
@@ -214,8 +216,4 @@ function versionView(version, before, skill, agent, signal) {
       inside,
     ),
   );
-}
-
-async function textOf(agent, slug, version, signal) {
-  return (await get(at`agents/${agent}/skills/${slug}/versions/${version}`, {}, signal)).text ?? "";
 }

@@ -15,6 +15,8 @@ pub(crate) struct AcceptPreview {
     pub(crate) diff: String,
     /// Whether the skill is still as it was when the change was thought of.
     pub(crate) stands: bool,
+    /// The text that the skill's main file would have; nothing where it leaves its place.
+    pub(crate) text: Option<String>,
 }
 
 /// What accepting an entry of the queue would do; nothing where it is no change.
@@ -47,5 +49,9 @@ pub(crate) fn accept_preview(
     for merged in &merges {
         diff.push_str(&format!("moves {} to the archive\n", merged.skill));
     }
-    Ok(Some(AcceptPreview { diff, stands }))
+    let text = match act {
+        SkillAction::Archive => None,
+        SkillAction::Create | SkillAction::Edit | SkillAction::Restore => Some(change.content),
+    };
+    Ok(Some(AcceptPreview { diff, stands, text }))
 }

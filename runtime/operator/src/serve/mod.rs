@@ -23,8 +23,11 @@ mod payment;
 mod problem;
 mod proposals;
 mod readers;
+mod reading;
 mod receipts;
 mod router;
+#[cfg(test)]
+mod router_paths;
 mod skills;
 mod spending;
 mod status;

@@ -14,6 +14,7 @@ use super::app::App;
 use super::body::QueryParams;
 use super::caller::Caller;
 use super::problem::{HandlerResult, Problem, ProblemDocument};
+use super::reading::commands;
 use crate::operations::change_preview::{AcceptPreview, accept_preview};
 use crate::operations::external_skills;
 use crate::server_db::keys::Operation;
@@ -62,6 +63,9 @@ pub(crate) struct ProposalView {
     diff: Option<String>,
     /// Whether the skill is still as it was when the change was thought of.
     stands: Option<bool>,
+    /// The inline commands of the text that the skill would have, as the runtime reads them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    commands: Vec<String>,
 }
 
 /// What the evolver holds for a person.
@@ -123,6 +127,7 @@ fn view(row: QueueRow, would: Option<AcceptPreview>) -> ProposalView {
         status: row.status.to_string(),
         created_at: row.created_at.to_string(),
         stands: would.as_ref().map(|would| would.stands),
+        commands: would.as_ref().and_then(|would| would.text.as_deref()).map(commands).unwrap_or_default(),
         diff: would.map(|would| would.diff),
         id: row.id,
     }

@@ -7,6 +7,7 @@ use axum::extract::{Path, State};
 use herm::ids::RelPath;
 use herm::memory::{OutcomeCounts, TrialState, window_start};
 use herm::skill::{SkillState, SkillUsage};
+use herm::text::diff;
 use herm::{Digest, Error, Reader, Result, Slug, Timestamp};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -16,12 +17,15 @@ use super::app::App;
 use super::body::{QueryParams, page};
 use super::caller::Caller;
 use super::problem::{HandlerResult, Problem, ProblemDocument};
+use super::reading::{SkillReading, reading};
 use super::undone_texts::taken_back;
 
 /// The days of evidence that a success rate rests on.
 const DAYS: u32 = 30;
 /// How many versions of a skill are listed.
 const VERSIONS: usize = 100;
+/// Lines around a change.
+const CONTEXT: usize = 3;
 
 /// A skill in a list.
 #[derive(Debug, Clone, Serialize, ToSchema)]
@@ -273,6 +277,8 @@ pub(crate) struct SkillView {
     row: SkillRow,
     /// The text of its main file.
     text: String,
+    /// How the runtime reads that text.
+    reading: SkillReading,
     /// Its main file, by its path in the brain.
     path: String,
     /// The digest of its main file.
@@ -344,6 +350,7 @@ pub(crate) async fn show(
         let hidden = hidden(reader, sees, &places)?;
         Ok(SkillView {
             digest: Digest::of(bytes.as_bytes()).to_string(),
+            reading: reading(&bytes),
             text: bytes,
             path: path.to_string(),
             files,
@@ -428,6 +435,17 @@ pub(crate) struct SkillText {
     text: String,
     /// The digest of the main file at that version.
     digest: String,
+    /// What differs from the version that `from` names: a unified diff, and empty where the text is the same.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    diff: Option<String>,
+}
+
+/// What to compare a version with.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct VersionQuery {
+    /// Another version of the brain: the answer has what differs since. 0 is before the first, where there was no text.
+    from: Option<u64>,
 }
 
 /// A skill as it was at a version of the brain.
@@ -437,6 +455,7 @@ pub(crate) struct SkillText {
         ("id" = String, Path, description = "The agent's number", pattern = "^[0-9]{1,78}$"),
         ("slug" = String, Path, description = "The skill"),
         ("version" = u64, Path, description = "The brain's version"),
+        VersionQuery,
     ),
     responses(
         (status = 200, description = "The text", body = SkillText),
@@ -447,6 +466,7 @@ pub(crate) async fn version(
     State(app): State<App>,
     caller: Caller,
     Path((id, slug, version)): Path<(String, String, String)>,
+    QueryParams(asked): QueryParams<VersionQuery>,
 ) -> HandlerResult<Json<SkillText>> {
     let id = looked_at(&app, &caller, &id)?;
     let slug: Slug = slug.parse()?;
@@ -455,21 +475,28 @@ pub(crate) async fn version(
     let text = app.readers.look(&app.settings.layout, &id, move |look| {
         let (_, path) = find(&look.skills(now)?, &slug)?;
         let reader = &look.reader;
-        let files = reader.files_at(version)?;
         let places = places(&slug, &path);
-        let missing = || {
-            Error::not_found(format!("version {version} has no skill {:?} that you may read", slug.as_str()))
-                .hint("see its versions with `GET /v1/agents/{id}/skills/{slug}`")
+        let hidden = hidden(reader, sees, &places)?;
+        let text_at = |version: u64| -> Result<(Digest, String)> {
+            let files = reader.files_at(version)?;
+            let found = places.iter().find_map(|place| files.get(place)).copied();
+            let digest = found.filter(|digest| !hidden.contains(digest)).ok_or_else(|| {
+                Error::not_found(format!("version {version} has no skill {:?} that you may read", slug.as_str()))
+                    .hint("see its versions with `GET /v1/agents/{id}/skills/{slug}`")
+            })?;
+            let content = reader.content(&digest)?.ok_or_else(|| {
+                Error::not_found(format!("the text of {:?} at version {version} is no longer kept", slug.as_str()))
+            })?;
+            Ok((digest, String::from_utf8_lossy(&content).into_owned()))
         };
-        let digest = places.iter().find_map(|place| files.get(place)).copied().ok_or_else(missing)?;
-        if hidden(reader, sees, &places)?.contains(&digest) {
-            return Err(missing());
-        }
-        let content = reader.content(&digest)?.ok_or_else(|| {
-            Error::not_found(format!("the text of {:?} at version {version} is no longer kept", slug.as_str()))
-        })?;
-        let text = String::from_utf8_lossy(&content).into_owned();
-        Ok(SkillText { slug: slug.to_string(), version, text, digest: digest.to_string() })
+        let (digest, text) = text_at(version)?;
+        let before = match asked.from {
+            None => None,
+            Some(0) => Some(String::new()),
+            Some(from) => Some(text_at(from)?.1),
+        };
+        let diff = before.map(|before| diff::unified(&before, &text, CONTEXT));
+        Ok(SkillText { slug: slug.to_string(), version, text, digest: digest.to_string(), diff })
     });
     Ok(Json(text.await?))
 }
