@@ -299,4 +299,152 @@ mod tests {
         let text = format!("zebra {} weather", (0..300).map(|n| format!("w{n} ")).collect::<String>());
         assert_eq!(best(&text), ["weather"]);
     }
+
+    const ACTIONS: [&str; 25] = [
+        "merge",
+        "split",
+        "translate",
+        "audit",
+        "deploy",
+        "encrypt",
+        "compress",
+        "rotate",
+        "render",
+        "validate",
+        "migrate",
+        "schedule",
+        "archive",
+        "compare",
+        "annotate",
+        "transcribe",
+        "benchmark",
+        "refactor",
+        "monitor",
+        "sign",
+        "print",
+        "sort",
+        "publish",
+        "restore",
+        "summarize",
+    ];
+    const OBJECTS: [&str; 40] = [
+        "invoice",
+        "contract",
+        "photograph",
+        "spreadsheet",
+        "database",
+        "calendar",
+        "podcast",
+        "recipe",
+        "thesis",
+        "playlist",
+        "backup",
+        "certificate",
+        "cluster",
+        "container",
+        "dashboard",
+        "dataset",
+        "diagram",
+        "email",
+        "font",
+        "gallery",
+        "heatmap",
+        "ledger",
+        "library",
+        "logo",
+        "manuscript",
+        "map",
+        "newsletter",
+        "notebook",
+        "passport",
+        "pipeline",
+        "poem",
+        "portfolio",
+        "questionnaire",
+        "receipt",
+        "resume",
+        "roadmap",
+        "script",
+        "survey",
+        "ticket",
+        "voucher",
+    ];
+    const CHINESE_ACTIONS: [&str; 10] =
+        ["翻译", "合并", "压缩", "校对", "总结", "打印", "归档", "分类", "加密", "恢复"];
+    const CHINESE_OBJECTS: [&str; 20] = [
+        "合同", "发票", "照片", "表格", "日历", "论文", "简历", "邮件", "证书", "菜谱", "问卷", "护照", "地图", "字幕",
+        "录音", "备份", "账单", "海报", "目录", "课程",
+    ];
+
+    /// 3,200 skills whose descriptions say mostly what descriptions say by convention. The name of each holds what it does
+    /// and with what.
+    fn thousands() -> Vec<SkillEntry> {
+        let places = ["at home", "at work", "at school"];
+        let mut entries = Vec::new();
+        for (action, object) in ACTIONS.iter().flat_map(|action| OBJECTS.map(|object| (action, object))) {
+            entries.extend(places.iter().zip(0..).map(|(place, n)| {
+                let text = format!(
+                    "How to {action} one {object} or many of them {place}, with care and step by step. Use this skill when \
+                     the user asks for help with it, or says that they would like to have it done."
+                );
+                entry(&format!("{action}-{object}-{n}"), &text)
+            }));
+        }
+        for (at, action) in CHINESE_ACTIONS.iter().enumerate() {
+            entries.extend(CHINESE_OBJECTS.iter().enumerate().map(|(of, object)| {
+                let text = format!("如何{action}{object}，保留原来的格式。当用户需要{action}{object}的时候使用。");
+                entry(&format!("zh-{at}-{of}"), &text)
+            }));
+        }
+        entries
+    }
+
+    #[test]
+    fn of_thousands_of_skills_those_shown_share_more_with_the_task_than_stop_words() {
+        let entries = thousands();
+        let catalog = SkillCatalog::of(entries.iter());
+        assert!(entries.len() >= 3_000);
+        let asked = ACTIONS.iter().flat_map(|action| OBJECTS.iter().step_by(7).map(move |object| (action, object)));
+        for (action, object) in asked {
+            for text in [
+                format!("Could you please {action} my {object} for me? I do not know how this should be done."),
+                format!(
+                    "When they have the {object}s, what is the way to {action} all of them, step by step and with care?"
+                ),
+            ] {
+                let shown: Vec<&str> = catalog.best(&text, 40).into_iter().map(Slug::as_str).collect();
+                assert_eq!(shown.len(), 40, "{text}");
+                let mut first = shown[..3].to_vec();
+                first.sort_unstable();
+                assert_eq!(first, ["0", "1", "2"].map(|n| format!("{action}-{object}-{n}")), "{text}");
+                let strangers: Vec<&&str> = shown
+                    .iter()
+                    .filter(|slug| !slug.split('-').any(|word| [*action, *object].contains(&word)))
+                    .collect();
+                assert!(strangers.is_empty(), "{text}: {strangers:?}");
+            }
+        }
+        let nothing = "Could you please do this for me? I do not know how, and why I should.";
+        assert_eq!(catalog.best(nothing, 40), Vec::<&Slug>::new());
+    }
+
+    #[test]
+    fn of_thousands_of_skills_a_chinese_task_is_shown_its_chinese_ones() {
+        let entries = thousands();
+        let catalog = SkillCatalog::of(entries.iter());
+        for (at, action) in CHINESE_ACTIONS.iter().enumerate() {
+            for (of, object) in CHINESE_OBJECTS.iter().enumerate() {
+                let text = format!("你好，请帮我把这份{object}{action}一下，可以吗？我不知道应该怎么做，谢谢你。");
+                let shown: Vec<&str> = catalog.best(&text, 40).into_iter().map(Slug::as_str).collect();
+                assert_eq!(shown.first().copied(), Some(format!("zh-{at}-{of}").as_str()), "{text}: {shown:?}");
+                let is_of_it = |slug: &str| {
+                    slug.starts_with(&format!("zh-{at}-"))
+                        || (slug.starts_with("zh-") && slug.ends_with(&format!("-{of}")))
+                };
+                let strangers: Vec<&&str> = shown.iter().filter(|slug| !is_of_it(slug)).collect();
+                // All that do it, and all that are about it: 20 and 10, of which one is both.
+                assert!(strangers.is_empty() && shown.len() == 29, "{text}: {shown:?}");
+            }
+        }
+    }
 }

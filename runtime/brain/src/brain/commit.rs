@@ -127,6 +127,8 @@ pub(super) fn commit_step(
         None if matches!(plan.base, Base::Edited(_)) => None,
         None => return Ok(None),
     };
+    #[cfg(test)]
+    tests::refuse_commit_if_told(&transaction);
     transaction.commit().map_err(|source| {
         let error = failed(source);
         // A damaged index shows here too, but then nothing was written.
@@ -262,14 +264,23 @@ pub(super) fn finish_new_brain(
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+    use std::path::{Path, PathBuf};
+
+    use rusqlite::Connection;
+    use rusqlite::config::DbConfig;
+
     use super::super::draft::Draft;
     use super::super::history::StepKind;
-    use super::super::hydrate::{BrainSource, Seed};
+    use super::super::hydrate::{BrainSource, HydrateOutcome, Seed};
     use super::super::open::{Brain, BrainOptions, OnDrift};
+    use super::super::reader::Reader;
+    use super::super::repair::{self, OnLoss, RepairReport};
     use super::super::settle::{Step, StepTranscript};
     use super::super::undo::OnChanged;
-    use crate::error::{ErrorKind, Result};
-    use crate::layout::Layout;
+    use crate::error::{Error, ErrorKind, Result};
+    use crate::ids::BrainId;
+    use crate::layout::{self, Layout};
     use crate::memory::vectors::PendingVectors;
     use crate::skill::CreatedBy;
 
@@ -330,5 +341,105 @@ mod tests {
             write(&mut brain).unwrap_or_else(|error| panic!("{what}: {error}"));
             brain.close().unwrap();
         }
+    }
+
+    thread_local! {
+        static REFUSES: Cell<bool> = const { Cell::new(false) };
+    }
+
+    /// Lets the COMMIT fail where a test on this thread wants that: a row refers to one that never comes. Steps that make
+    /// a brain, or repair one, open their database themselves, so a test cannot put a hook on it.
+    pub(super) fn refuse_commit_if_told(connection: &Connection) {
+        if REFUSES.get() {
+            connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_FKEY, true).unwrap();
+            let missing = "CREATE TEMP TABLE one (id INTEGER PRIMARY KEY);
+                CREATE TEMP TABLE other (one REFERENCES one (id) DEFERRABLE INITIALLY DEFERRED);
+                INSERT INTO other VALUES (1);";
+            connection.execute_batch(missing).unwrap();
+        }
+    }
+
+    /// Does something whose step fails at its COMMIT.
+    fn refused<T>(what: &str, write: impl FnOnce() -> Result<T>) {
+        REFUSES.set(true);
+        let done = write();
+        REFUSES.set(false);
+        let Err(error) = done else { panic!("{what} went well") };
+        assert!(error.message().starts_with("cannot commit a step: FOREIGN KEY"), "{what}: {error}");
+    }
+
+    /// What stands in the directory of brains, but for locks.
+    #[expect(clippy::disallowed_methods, reason = "a test looks at the directory from outside")]
+    fn standing(layout: &Layout) -> Vec<String> {
+        let entries = std::fs::read_dir(layout.brains()).unwrap();
+        let mut names: Vec<String> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.retain(|name| !name.starts_with(".lock") && !name.ends_with(".lock"));
+        names.sort();
+        names
+    }
+
+    fn made(layout: &Layout, id: &BrainId, options: &BrainOptions) -> Result<(Brain, HydrateOutcome)> {
+        let seed = Seed { id, files: &[("system.md", b"You answer in JSON.\n")] };
+        Brain::hydrate(layout, id, &BrainSource::Seed(seed), options)
+    }
+
+    #[test]
+    fn a_brain_whose_first_commit_fails_is_not_there_and_can_be_made_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let (layout, options) = (Layout::new(dir.path()), BrainOptions::default());
+        let (id, new) = ("7".parse().unwrap(), "8".parse().unwrap());
+        refused("create", || made(&layout, &id, &options));
+        assert_eq!(standing(&layout), Vec::<String>::new());
+        let (mut brain, outcome) = made(&layout, &id, &options).unwrap();
+        assert_eq!((outcome, brain.lock().version), (HydrateOutcome::Created, 1));
+        learn(&mut brain, "say-hello").unwrap();
+        let lock = brain.lock().clone();
+        brain.close().unwrap();
+        for version in [None, Some(1)] {
+            let reader = Reader::open(&layout, &id).unwrap();
+            refused("fork", || reader.fork(version, &layout, &new, &options));
+            assert_eq!(standing(&layout), ["7"], "{version:?}");
+        }
+        Reader::open(&layout, &id).unwrap().fork(None, &layout, &new, &options).unwrap();
+        let forked = Brain::open(&layout, &new, &options).unwrap();
+        assert_eq!((forked.lock().version, forked.lock().bundle_hash), (1, lock.bundle_hash));
+        assert_eq!(*Brain::open(&layout, &id, &options).unwrap().lock(), lock, "the other is as it was");
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "a test damages a brain from outside")]
+    fn replace(file: &Path, with: &Path) {
+        std::fs::copy(with, file).unwrap();
+    }
+
+    #[test]
+    fn a_repair_whose_commit_fails_names_the_same_loss_again_and_can_be_done_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let (layout, id) = (Layout::new(&dir.path().join("brains")), "7".parse().unwrap());
+        let options = BrainOptions::default();
+        let (mut brain, _) = made(&layout, &id, &options).unwrap();
+        learn(&mut brain, "say-hello").unwrap();
+        brain.close().unwrap();
+        // The database of an earlier version: the step to version 3 is lost.
+        let (database, earlier): (PathBuf, PathBuf) =
+            (layout.brain(&id).join(layout::DATABASE), dir.path().join("earlier.db"));
+        replace(&earlier, &database);
+        let mut brain = Brain::open(&layout, &id, &options).unwrap();
+        learn(&mut brain, "say-goodbye").unwrap();
+        brain.close().unwrap();
+        replace(&database, &earlier);
+        let repair = |on_loss| -> Result<RepairReport> {
+            let mut vouch = |_: &str| Err(Error::corrupt("nobody signed it"));
+            repair::repair(&layout, &id, &options, on_loss, &mut vouch)
+        };
+        let lost = repair(OnLoss::Report).unwrap().lost;
+        assert_eq!(lost.iter().map(|lost| lost.version).collect::<Vec<_>>(), [3]);
+        refused("repair", || repair(OnLoss::Accept));
+        assert_eq!(Brain::open(&layout, &id, &options).unwrap_err().kind(), ErrorKind::Corrupt);
+        assert_eq!(repair(OnLoss::Report).unwrap().lost, lost);
+        assert_eq!(repair(OnLoss::Accept).unwrap().settled.unwrap().version, 4);
+        let mut brain = Brain::open(&layout, &id, &options).unwrap();
+        assert!(brain.verify().unwrap().is_sound());
+        learn(&mut brain, "say-good-evening").unwrap();
+        brain.close().unwrap();
     }
 }

@@ -283,6 +283,43 @@ mod tests {
     }
 
     #[test]
+    fn a_history_of_herm_0_1_with_every_kind_of_step_is_read() {
+        let all = [
+            ("create", "created from seed 1", StepKind::Create),
+            ("task", "converged: No language model spoke. Signals of 1 pattern match 1 place", StepKind::Task),
+            // What a model says decides nothing.
+            ("task", "curator: converged, and adopted 2 files", StepKind::Task),
+            ("maintenance", "the operator added to fact \"review-day\"", StepKind::Maintenance),
+            ("maintenance", "archived skill report-writing", StepKind::Maintenance),
+            ("maintenance", "curator: 2 stale, 1 archived", StepKind::Curate),
+            ("maintenance", "evolver: notes of report-writing", StepKind::Evolve),
+            ("maintenance", "patch: a larger budget", StepKind::Patch),
+            ("import", "imported 3 skills", StepKind::Import),
+            ("import", "adopted 1 file changed by hand", StepKind::Adopt),
+            ("restore", "repaired: the step to version 12 is lost", StepKind::Repair),
+            ("rollback", "undo of step 4: the operator added to MEMORY.md", StepKind::Undo { of: Some(4) }),
+            ("rollback", "undo of step 10 (forced): adopted 1 file changed by hand", StepKind::Undo { of: Some(10) }),
+            ("rollback", "lost: only its receipt is left", StepKind::Undo { of: None }),
+        ];
+        let dir = tempfile::tempdir().unwrap();
+        let database = Database::create(&dir.path().join("memory.db")).unwrap();
+        let insert = "INSERT INTO steps (seq, kind, summary, at, version, before, after) \
+            VALUES (?1, ?2, ?3, ?1 * 1000, ?1, NULL, ?4)";
+        for (seq, (kind, summary, _)) in (1_i64..).zip(&all) {
+            let row = (seq, *kind, *summary, Digest::of(summary.as_bytes()).to_string());
+            database.connection.execute(insert, row).unwrap();
+        }
+        let mut found = read(&database, 100).unwrap();
+        found.reverse();
+        let found: Vec<(&str, StepKind)> = found.iter().map(|step| (step.summary.as_str(), step.kind)).collect();
+        assert_eq!(found, all.map(|(_, summary, kind)| (summary, kind)));
+        assert_eq!(last_curated(&database).unwrap(), Some(Timestamp(6_000)));
+        for (stored, _, kind) in all {
+            assert_eq!(kind.name(), stored, "receipts name it as they did");
+        }
+    }
+
+    #[test]
     fn a_kind_that_no_herm_wrote_is_refused() {
         for kind in ["", "undo", "undo:", "undo:x", "undo:-1", "undo:0", "Task", "purge"] {
             assert_eq!(StepKind::read(kind, "").unwrap_err().kind(), crate::error::ErrorKind::Corrupt, "{kind}");
