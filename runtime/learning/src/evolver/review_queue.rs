@@ -229,7 +229,7 @@ impl ReviewOutcome {
 
 /// The changes of skills that wait, by their ids.
 pub fn waiting_proposals(rows: &EvolverRows<'_>) -> Result<Vec<(String, SkillProposal)>> {
-    let rows = rows.queue(Some(ReviewStatus::Pending.name()), Some(CandidateKind::Change.name()))?;
+    let rows = rows.queue(Some(ReviewStatus::Pending), Some(CandidateKind::Change))?;
     Ok(rows.iter().filter_map(|row| Some((row.id.clone(), proposed_of(row)?))).collect())
 }
 

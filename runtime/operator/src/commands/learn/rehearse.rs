@@ -92,7 +92,7 @@ fn words_of_change(done: &ChangeRehearsal) -> String {
     let came = match &done.came {
         RehearsedChange::Made(made) if made.applied => "it is proven, and was made".to_owned(),
         RehearsedChange::Made(made) => {
-            let why = made.detail.clone().unwrap_or_else(|| made.reason.to_string());
+            let why = made.detail.clone().unwrap_or_else(|| made.reason.name().to_owned());
             format!("it is proven, and could not be made: {why}")
         }
         RehearsedChange::Rejected => "it does harm, and was rejected".to_owned(),
