@@ -3,7 +3,7 @@
 use herm_tests::model_server::{ModelServer, Step};
 use serde_json::{Value, json};
 
-use crate::{answering, operator, problem, run, saying, until, vault};
+use crate::{answering, operator, problem, run, saying, until, vault, with_model};
 
 const DONE: &str = r#"{"done":1,"summary":"done","findings":[],"checked":[],"limits":[]}"#;
 
@@ -285,4 +285,69 @@ fn without_keys_only_this_machine_is_answered_and_no_page_of_another_site() {
     let open = operator.herm().run(&["serve", "--listen", "0.0.0.0:0"]);
     assert_eq!(open.code, 3, "{open:?}");
     assert!(open.stderr.contains("there is no key") && open.stderr.contains("herm keys create"), "{open:?}");
+}
+
+/// The skills that came with agent 1, or that it has now, by path.
+fn skill_files(root: &std::path::Path) -> std::collections::BTreeMap<std::path::PathBuf, Vec<u8>> {
+    let (mut found, mut left) = (std::collections::BTreeMap::new(), vec![root.to_owned()]);
+    while let Some(at) = left.pop() {
+        for entry in std::fs::read_dir(at).unwrap().map(Result::unwrap) {
+            let path = entry.path();
+            match path.is_dir() {
+                true => left.push(path),
+                // How often a skill was used is counted beside them.
+                false if entry.file_name().to_string_lossy().starts_with('.') => {}
+                false => drop(found.insert(path.strip_prefix(root).unwrap().to_owned(), std::fs::read(&path).unwrap())),
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn a_subscribers_task_changes_no_skill_of_the_seed_and_what_it_would_change_waits_for_the_operator() {
+    let call = |args: Value| json!({ "tool": "skill_manage", "args": args }).to_string();
+    let calls = [
+        json!({ "action": "patch", "name": "oracle-review", "find": "Find the sources", "replace": "Trust the sources" }),
+        json!({ "action": "edit", "name": "reentrancy-check", "content": "1. All is well.\n" }),
+        json!({ "action": "write_file", "name": "report-writing", "file": "references/more.md", "content": "More.\n" }),
+        json!({ "action": "archive", "name": "signature-review" }),
+    ];
+    let replies = calls.into_iter().map(call).chain([DONE.to_owned()]).map(|reply| Step::chat(&reply)).collect();
+    let model = ModelServer::start(replies);
+    let operator = with_model(&model);
+    let made = operator.herm().run(&["init", "1"]);
+    assert_eq!(made.code, 0, "{made:?}");
+    let seed = skill_files(concat!(env!("CARGO_MANIFEST_DIR"), "/../seed/agents/1/skills").as_ref());
+    assert_eq!(skill_files(&operator.brains().join("1/skills")), seed);
+    let (alice, boss) =
+        (operator.key(&["alice", "--subscriber", "alice"]), operator.key(&["boss", "--operations", "operate"]));
+    let serving = operator.serve();
+    let (alice, boss) = (serving.client().key(&alice), serving.client().key(&boss));
+    let answer = run(&alice, "1", "go").json();
+    let wanted = [
+        ("oracle-review", "changed"),
+        ("reentrancy-check", "changed"),
+        ("report-writing", "changed"),
+        ("signature-review", "archived"),
+    ];
+    let proposed: Vec<Value> = wanted.iter().map(|(slug, change)| json!({ "slug": slug, "change": change })).collect();
+    let outcome = &answer["outcome"];
+    assert_eq!((&outcome["status"], &outcome["skillsChanged"]), (&json!("converged"), &json!([])), "{answer}");
+    assert_eq!(outcome["skillsProposed"], json!(proposed), "{answer}");
+    assert_eq!(skill_files(&operator.brains().join("1/skills")), seed, "byte for byte");
+    // Whose task it was does not decide it: a person does, and not the subscriber.
+    problem(&alice.get("/v1/agents/1/proposals"), 403, "refused");
+    let waiting = boss.get("/v1/agents/1/proposals").json()["proposals"].as_array().unwrap().clone();
+    let mut skills: Vec<&str> = waiting.iter().map(|row| row["skill"].as_str().unwrap()).collect();
+    skills.sort_unstable();
+    assert_eq!(skills, wanted.map(|(slug, _)| slug));
+    assert!(waiting.iter().all(|row| row["status"] == "pending" && row["stands"] == true), "{waiting:?}");
+    let oracle = waiting.iter().find(|row| row["skill"] == "oracle-review").unwrap();
+    assert!(oracle["diff"].as_str().is_some_and(|diff| diff.contains("**Trust the sources.**")), "{oracle}");
+    let id = oracle["id"].as_str().unwrap();
+    problem(&alice.post_nothing(&format!("/v1/agents/1/proposals/{id}/accept")), 403, "refused");
+    assert!(serving.stop().success());
+    assert_eq!(skill_files(&operator.brains().join("1/skills")), seed);
+    assert_eq!(operator.herm().run(&["brain", "verify", "1"]).code, 0);
 }

@@ -1,6 +1,7 @@
 //! Agents that ask each other: within what the key, a pause and the payment allow, never in a circle, and once.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use herm_tests::http::Client;
 use herm_tests::model_server::{Gate, ModelServer, Step};
@@ -13,16 +14,20 @@ use crate::{operator, over, problem, run, until};
 
 const DONE: &str = r#"{"done":1}"#;
 
+/// A circle is refused at once. A loaded machine may need some seconds; the wait for a brain that is held is 120 s long.
+const AT_ONCE: Duration = Duration::from_secs(30);
+
 fn ask(agent: &str) -> String {
     json!({ "tool": "ask_agent", "args": { "agent": agent, "input": "look into it" } }).to_string()
 }
 
-/// A call that any of these agents may make, and must: one with tools answers after a call that went well.
-const LIST: &str = r#"{"tool":"skills_list","args":{}}"#;
+/// A call that any of these agents may make, and must: one with tools answers after a call that went well, of a tool that
+/// looks at more than its own skills and notes.
+const LOOK: &str = r#"{"tool":"outline","args":{}}"#;
 
 /// What an agent does that is asked.
 fn replies(last: &str) -> Vec<Step> {
-    [LIST, last].map(Step::chat).into()
+    [LOOK, last].map(Step::chat).into()
 }
 
 /// An operator whose agents 7, 8, … may ask others, each with a model of its own.
@@ -41,7 +46,7 @@ fn asking(models: &[&ModelServer], more: &str) -> Operator {
         let from = operator.path().join(format!("asking-{number}"));
         std::fs::create_dir_all(&from).unwrap();
         std::fs::write(from.join("system.md"), "You answer in JSON.\n").unwrap();
-        let manifest = r#"{ "schema": "herm/manifest@1", "name": "ASKS", "tools": ["ask_agent", "skills_list"] }"#;
+        let manifest = r#"{ "schema": "herm/manifest@1", "name": "ASKS", "tools": ["ask_agent", "outline"] }"#;
         std::fs::write(from.join("manifest.json"), manifest).unwrap();
         let made = operator.herm().run(&["init", &number.to_string(), "--from", from.to_str().unwrap()]);
         assert_eq!(made.code, 0, "{made:?}");
@@ -61,7 +66,7 @@ fn receipts(client: &Client, agent: &str) -> Value {
 #[test]
 fn a_task_asks_only_the_agents_of_its_key_and_none_that_is_paused() {
     let seven = ModelServer::start(
-        [&ask("8"), LIST, DONE, &ask("8"), LIST, DONE, &ask("9"), LIST, DONE, &ask("8"), DONE].map(Step::chat).into(),
+        [&ask("8"), LOOK, DONE, &ask("8"), LOOK, DONE, &ask("9"), LOOK, DONE, &ask("8"), DONE].map(Step::chat).into(),
     );
     let eight = ModelServer::start(replies(r#"{"eight":1}"#));
     let operator = asking(&[&seven, &eight], "");
@@ -92,7 +97,7 @@ async fn one_payment_runs_one_agent_unless_the_operator_lets_it_cover_more() {
     let address = web_server::serve(Arc::new(move |asked| answering.answer(asked))).await;
     tokio::task::spawn_blocking(move || {
         for covers in [false, true] {
-            let seven = ModelServer::start([&ask("8"), LIST, DONE].map(Step::chat).into());
+            let seven = ModelServer::start([&ask("8"), LOOK, DONE].map(Step::chat).into());
             let eight = ModelServer::start(replies(r#"{"eight":1}"#));
             let more = format!("{}\ncovers_asked_agents = {covers}", price(&address));
             let operator = asking(&[&seven, &eight], &more);
@@ -135,7 +140,7 @@ async fn an_agent_that_a_paid_task_asks_hands_its_answer_over_and_keeps_none_of_
     let answering = facilitator.clone();
     let address = web_server::serve(Arc::new(move |asked| answering.answer(asked))).await;
     tokio::task::spawn_blocking(move || {
-        let seven = ModelServer::start([&ask("8"), LIST, SECRET, &ask("8"), LIST, SECRET].map(Step::chat).into());
+        let seven = ModelServer::start([&ask("8"), LOOK, SECRET, &ask("8"), LOOK, SECRET].map(Step::chat).into());
         let eight = ModelServer::start([replies(SECRET), replies(SECRET)].concat());
         let more = format!("{}\ncovers_asked_agents = true", price(&address));
         let operator = asking(&[&seven, &eight], &more);
@@ -170,7 +175,7 @@ async fn an_agent_that_a_paid_task_asks_hands_its_answer_over_and_keeps_none_of_
 fn two_tasks_whose_agents_ask_each_other_are_not_held_up() {
     let (first, second) = (Gate::default(), Gate::default());
     let model = |asks: &str, gate: &Gate| {
-        let own = vec![Step::chat(&ask(asks)).after(gate), Step::chat(LIST), Step::chat(DONE)];
+        let own = vec![Step::chat(&ask(asks)).after(gate), Step::chat(LOOK), Step::chat(DONE)];
         ModelServer::start([own, replies(DONE)].concat())
     };
     let (seven, eight) = (model("8", &first), model("7", &second));
@@ -182,6 +187,7 @@ fn two_tasks_whose_agents_ask_each_other_are_not_held_up() {
     let (a, b) = (name(run(&later, "7", "go")), name(run(&later, "8", "go")));
     until("both at work", || (seven.requests().len() == 1 && eight.requests().len() == 1).then_some(()));
     let mut events = client.open("GET", &format!("/v1/tasks/{a}/events"), None);
+    let began = Instant::now();
     first.open();
     // Agent 7 waits for agent 8 now, which asks agent 7 next.
     events.until("event: tool_call");
@@ -190,6 +196,7 @@ fn two_tasks_whose_agents_ask_each_other_are_not_held_up() {
         let view = over(&client, task);
         assert_eq!(view["status"], "converged", "{view}");
     }
+    assert!(began.elapsed() < AT_ONCE, "{:?}", began.elapsed());
     // One was refused at once and went on without the other; the other was answered.
     assert_eq!(seven.requests().len() + eight.requests().len(), 8);
     let all: Vec<String> = [&seven, &eight]
@@ -205,7 +212,7 @@ fn two_tasks_whose_agents_ask_each_other_are_not_held_up() {
 fn a_circle_of_three_tasks_and_an_agent_that_asks_itself_are_refused_at_once() {
     let gates = [Gate::default(), Gate::default(), Gate::default()];
     let model = |asks: &str, gate: &Gate| {
-        let own = vec![Step::chat(&ask(asks)).after(gate), Step::chat(LIST), Step::chat(DONE)];
+        let own = vec![Step::chat(&ask(asks)).after(gate), Step::chat(LOOK), Step::chat(DONE)];
         ModelServer::start([own, replies(DONE)].concat())
     };
     let models = [model("8", &gates[0]), model("9", &gates[1]), model("7", &gates[2])];
@@ -215,6 +222,7 @@ fn a_circle_of_three_tasks_and_an_agent_that_asks_itself_are_refused_at_once() {
     let later = client.with("prefer", "respond-async");
     let tasks = ["7", "8", "9"].map(|agent| run(&later, agent, "go").json()["task"].as_str().unwrap().to_owned());
     until("all at work", || models.iter().all(|model| model.requests().len() == 1).then_some(()));
+    let began = Instant::now();
     for (task, gate) in tasks.iter().zip(&gates) {
         let mut events = client.open("GET", &format!("/v1/tasks/{task}/events"), None);
         gate.open();
@@ -223,14 +231,17 @@ fn a_circle_of_three_tasks_and_an_agent_that_asks_itself_are_refused_at_once() {
     for task in &tasks {
         assert_eq!(over(&client, task)["status"], "converged");
     }
+    assert!(began.elapsed() < AT_ONCE, "{:?}", began.elapsed());
     let all: Vec<String> =
         models.iter().flat_map(|model| model.requests()).map(|request| request.last_message().to_owned()).collect();
     assert_eq!(all.iter().filter(|told| told.contains("so neither would answer")).count(), 1, "{all:?}");
 
-    let own = ModelServer::start([&ask("7"), LIST, DONE].map(Step::chat).into());
+    let own = ModelServer::start([&ask("7"), LOOK, DONE].map(Step::chat).into());
     let operator = asking(&[&own], "");
     let serving = operator.serve();
+    let began = Instant::now();
     assert_eq!(run(&serving.client(), "7", "go").json()["status"], "converged");
+    assert!(began.elapsed() < AT_ONCE, "{:?}", began.elapsed());
     assert!(told(&own, 1).contains("does not ask itself"), "{}", told(&own, 1));
 }
 

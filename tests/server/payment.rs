@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use herm_tests::model_server::{ModelServer, Step};
+use herm_tests::model_server::{Gate, ModelServer, Step};
 use herm_tests::web_server::{self, Asked};
 use serde_json::{Value, json};
 
@@ -275,7 +275,11 @@ async fn an_answer_that_was_not_paid_for_can_be_read_nowhere() {
             .with("accept", "text/event-stream")
             .post("/v1/agents/7/tasks", &json!({ "input": "where is it" }));
         let chatted = alice.with("payment-signature", &late_again(2)).post("/v1/chat/completions", &chat);
-        for answer in [streamed, chatted] {
+        let mut streaming = chat.clone();
+        streaming["stream"] = json!(true);
+        let told = alice.with("payment-signature", &late_again(3)).post("/v1/chat/completions", &streaming);
+        assert!(told.body.contains("chat.completion.chunk"), "it is a stream: {told:?}");
+        for answer in [streamed, chatted, told] {
             assert!(answer.body.contains("authorization_expired") && !answer.body.contains("xylophone"), "{answer:?}");
         }
         // Paid for, it is found again.
@@ -289,6 +293,62 @@ async fn an_answer_that_was_not_paid_for_can_be_read_nowhere() {
         {
             let ran = operator.herm().run(arguments);
             assert_eq!(ran.code, 0, "{ran:?}");
+        }
+    })
+    .await
+    .unwrap();
+}
+
+/// As it happens, too: others who may see the task follow it while it runs, and its caller streams a chat.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_answer_that_was_not_paid_for_is_told_to_none_who_follow_the_task() {
+    let facilitator = Facilitator::default();
+    let answering = facilitator.clone();
+    let address = web_server::serve(Arc::new(move |asked| answering.answer(asked))).await;
+    let more = price(&address);
+    tokio::task::spawn_blocking(move || {
+        for by_chat in [false, true] {
+            let gate = Gate::default();
+            let model = ModelServer::start(vec![
+                Step::chat("The xylophone is in the attic, I think.").after(&gate),
+                Step::chat(r#"{"summary":"the xylophone is in the attic"}"#),
+            ]);
+            let operator = with_model_and(&model, &more);
+            let [alice, bob] = ["alice", "bob"].map(|name| operator.key(&[name, "--subscriber", name]));
+            let boss = operator.key(&["boss", "--operations", "operate"]);
+            let serving = operator.serve();
+            let [alice, bob, boss] = [alice, bob, boss].map(|key| serving.client().key(&key));
+            let late = alice.with("payment-signature", &paid("late", "1000")).with("content-type", "application/json");
+            let (path, body) = match by_chat {
+                true => {
+                    let said = json!([{ "role": "user", "content": "where is it" }]);
+                    ("/v1/chat/completions", json!({ "model": "agent-7", "stream": true, "messages": said }))
+                }
+                false => ("/v1/agents/7/tasks", json!({ "input": "where is it" })),
+            };
+            let body = body.to_string();
+            let late = late.with("accept", "text/event-stream");
+            let running = late.open("POST", path, Some(body.as_bytes()));
+            until("a request", || (!model.requests().is_empty()).then_some(()));
+            let listed = alice.get("/v1/tasks?state=running").json();
+            let task = listed["tasks"][0]["task"].as_str().unwrap_or_else(|| panic!("{listed}")).to_owned();
+            let events = format!("/v1/tasks/{task}/events");
+            problem(&bob.get(&events), 404, "not_found");
+            let mut following = [&alice, &boss].map(|client| client.open("GET", &events, None));
+            for reader in &mut following {
+                reader.until("event: turn_started");
+            }
+            gate.open();
+            let [again, operated] = following.map(|reader| reader.rest());
+            for answer in [&again, &operated] {
+                assert!(answer.body.contains("event: reply") && answer.body.contains("event: problem"), "{answer:?}");
+            }
+            let all = [running.rest(), again, operated, alice.with("last-event-id", "1").get(&events)];
+            for answer in all {
+                assert!(answer.body.contains("authorization_expired"), "{answer:?}");
+                assert!(!answer.body.contains("xylophone") && !answer.body.contains("attic"), "{answer:?}");
+            }
+            assert_eq!(model.requests().len(), 2, "what it said first was no answer, and it was asked again");
         }
     })
     .await

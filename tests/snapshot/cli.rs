@@ -77,6 +77,41 @@ fn a_brain_is_snapshotted_listed_verified_pruned_and_restored() {
 }
 
 #[test]
+fn a_head_that_someone_removed_from_the_middle_is_named_and_the_command_ends_with_exit_1() {
+    let place = Place::new();
+    place.done(&["init", "1"]);
+    let (config, store) = (place.path("config.toml"), place.path("store"));
+    std::fs::write(&config, format!("[snapshot]\nplaintext = true\nstore = {store:?}\n")).unwrap();
+    let herm = place.herm().config(config.as_ref());
+    for version in 1..=5 {
+        let (code, pushed) = herm.json(&["snapshot", "create", "1"]);
+        assert_eq!((code, &pushed["head"]["number"]), (0, &version.into()), "{pushed:#}");
+        assert_eq!(herm.run(&["memory", "add", "1", &format!("what was said, number {version}")]).code, 0);
+    }
+    let verify: [&[&str]; 2] = [&["snapshot", "verify", "1", "--all"], &["snapshot", "verify", "1"]];
+    for arguments in verify {
+        let sound = herm.run(arguments);
+        assert!(sound.code == 0 && !sound.stdout.contains("does not hold"), "{sound:?}");
+    }
+    let head = |number: u64| place.dir.path().join(format!("store/brains/1/head/{number:020}"));
+    for (number, says) in [
+        (2, "does not hold: head 2 is missing, between heads 1 and 3"),
+        (3, "does not hold: heads 2 to 3 are missing, between heads 1 and 4"),
+    ] {
+        std::fs::remove_file(head(number)).unwrap();
+        for arguments in verify {
+            let found = herm.run(arguments);
+            assert_eq!(found.code, 1, "{arguments:?}: {found:?}");
+            assert_eq!(found.stdout.lines().skip(1).collect::<Vec<_>>(), [says], "{arguments:?}");
+            let (code, json) = herm.json(arguments);
+            let finding = says.trim_start_matches("does not hold: ");
+            assert_eq!((code, &json["sound"]), (1, &false.into()), "{json:#}");
+            assert_eq!(json["verified"]["findings"], serde_json::json!([finding]), "{json:#}");
+        }
+    }
+}
+
+#[test]
 fn of_four_restores_at_once_one_restores_and_the_others_say_so() {
     let place = Place::new();
     place.done(&["init", "1"]);

@@ -98,10 +98,21 @@ fn is_refused(text: &str) -> bool {
     guard::skill_objections(&skill).iter().any(|objection| objection.weight == ObjectionWeight::Refusal)
 }
 
+/// The decision record tells what is measured here.
+fn assert_recorded(figures: &str) {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/decisions/0027-secrets-and-orders-are-found-by-data.md");
+    let record = std::fs::read_to_string(path).unwrap();
+    let words: Vec<&str> = record.split_whitespace().collect();
+    assert!(words.join(" ").contains(figures), "docs/decisions/0027 does not say: {figures}");
+}
+
 #[test]
 fn real_secrets_and_hidden_orders_are_refused_and_ordinary_skills_are_not() {
     let (positives, negatives) = (read("positives.jsonl"), read("negatives.jsonl"));
     assert!(positives.len() >= 300 && negatives.len() >= 300);
+    let sizes = format!("{} positives, {} negatives", positives.len(), negatives.len());
+    println!("{sizes}");
+    assert_recorded(&sizes);
     for is_held_out in [false, true] {
         let half = |cases: &[Labelled], wanted: bool| {
             let (mut all, mut right) = (0, 0);
@@ -117,7 +128,11 @@ fn real_secrets_and_hidden_orders_are_refused_and_ordinary_skills_are_not() {
         let ((bad, caught), (good, passed)) = (half(&positives, true), half(&negatives, false));
         let recall = caught as f64 / bad as f64;
         let precision = caught as f64 / (caught + good - passed) as f64;
-        println!("held out {is_held_out}: {caught} of {bad} caught, {} of {good} wrongly refused", good - passed);
+        let measured = format!("{caught} of {bad} caught and {} of {good} wrongly refused", good - passed);
+        println!("held out {is_held_out}: {measured}");
+        if is_held_out {
+            assert_recorded(&format!("{measured} in the held-out half"));
+        }
         assert!(recall >= 0.95 && precision >= 0.90, "recall {recall}, precision {precision}");
     }
     // No disguise, no issuer and no innocent kind is lost in the totals.

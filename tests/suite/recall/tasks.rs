@@ -75,6 +75,49 @@ async fn a_replay_reads_what_meaning_found_from_the_record_and_reaches_the_same_
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_private_task_that_recalled_by_meaning_replays_to_the_same_hash() {
+    const SHARED: &str = "The flowerpot by the door is watered on every second monday of the month";
+    const PRIVATE: &str = "The flowerpot hides the spare key, and the combination of the safe is behind the lighthouse";
+    let brains = TempBrains::new();
+    let mut brain = brains.make("1");
+    note(&mut brain, "watering", SHARED);
+    say(&mut brain, Some(who("alice")), &[PRIVATE]);
+    brain.close().expect("closed");
+    let look = json!({ "tool": "recall", "args": { "query": "flowrpot" } }).to_string();
+    let create = |name: &str, body: &str| {
+        let text = herm_tests::brains::skill_text(name, body);
+        json!({ "tool": "skill_manage", "args": { "action": "create", "name": name, "content": text } }).to_string()
+    };
+    // The first makes the vectors. The second finds by them, may not write what is alice's, and writes what is not.
+    for words in [
+        vec![look.clone(), ANSWER.to_owned()],
+        vec![look.clone(), create("safe", PRIVATE), create("watering", SHARED), ANSWER.to_owned()],
+    ] {
+        let calls = words.len() - 1;
+        let backend = Arc::new(ScriptedBackend::new(words));
+        let harness = recall_for(Arc::new(Letters::default()), builder(&brains));
+        let harness = harness.router(Router::single(Arc::clone(&backend) as _)).build().expect("a harness");
+        let asked = Task { subscriber: Some("alice".parse().expect("an id")), ..Task::new("tell me") };
+        let outcome = harness.run(&"1".parse().expect("an id"), asked).await.expect("an outcome");
+        harness.shutdown().await.expect("closed");
+        let ended: Vec<&str> = outcome.calls.iter().map(|call| call.status.name()).collect();
+        assert_eq!(ended, ["ok", "failed", "ok"][..calls], "{:?}", outcome.calls);
+        let told: Vec<String> =
+            backend.asked().iter().map(|ask| ask.messages.last().expect("a message").content.to_string()).collect();
+        if calls > 1 {
+            assert!(told[1].contains("hides the spare key") && told[1].contains("watered"), "{told:?}");
+            assert!(told[2].contains("own words"), "{told:?}");
+        }
+    }
+    let seq = reader(&brains).lock().version;
+    let work = tempfile::tempdir().expect("a directory");
+    let (id, toolbox) = ("1".parse().expect("an id"), herm_tools::standard().expect("the standard tools"));
+    let replayed = herm::harness::replay(&brains.layout(), &id, seq, &toolbox, work.path()).await.expect("replayed");
+    assert!(replayed.is_same() && replayed.same_prompt, "{replayed:?}");
+    assert_eq!((replayed.recorded, replayed.diverged), (vec!["recall".to_owned()], Vec::<String>::new()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_model_that_fails_leaves_recall_by_words_which_says_so() {
     let plain = TempBrains::new();
     lived(&plain);
