@@ -204,6 +204,7 @@ fn a_brain_without_permission() {
     let public = |path: &Path, mode: &str| {
         assert!(Command::new("chmod").arg("-R").arg(mode).arg(path).status().expect("chmod").success());
     };
+    let keys = case.brains.path().join(".keys");
     public(&case.brains.path(), "a+rX,go-w");
     // A copy that another user can reach, wherever this checkout lies.
     let reachable = tempfile::tempdir().expect("a directory");
@@ -217,6 +218,8 @@ fn a_brain_without_permission() {
     public(&case.brains.file("1", ""), "go-rwx");
     let run = as_nobody(&herm, &["brain", "show", "1"]);
     assert_eq!(run.code, 6, "{run:?}");
+    // A key that others can read is refused.
+    public(&keys, "go-rwx");
     case.is_unchanged();
 }
 

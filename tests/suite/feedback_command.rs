@@ -158,7 +158,7 @@ fn a_rehearsal_on_the_command_line_proves_what_helps_and_settles_nothing() {
 }
 
 #[test]
-fn a_tool_with_side_effects_is_answered_from_the_transcript_in_a_rehearsal() {
+fn a_call_with_side_effects_that_the_task_did_not_make_is_not_made_in_a_rehearsal_and_decides_nothing() {
     // It notes a colour, and answers with it if that went well.
     let says = |request: &Request| {
         let colour = if system(request).contains("Say red.") { "red" } else { "blue" };
@@ -188,10 +188,9 @@ fn a_tool_with_side_effects_is_answered_from_the_transcript_in_a_rehearsal() {
     let before = facts();
     let (code, said) = operator.herm().json(&["learn", "rehearse", "7", "say-red"]);
     let rehearsal = &said["rehearsals"][0];
-    assert_eq!((code, rehearsal["tasks"].as_array().map(Vec::len)), (0, Some(8)), "{said:#}");
-    let task = &rehearsal["tasks"][0];
-    assert_eq!((&task["with"], &task["without"]), (&json!(0.0), &json!(1.0)), "the recorded call is answered");
-    assert_eq!(rehearsal["ended"]["state"], "harmful");
-    assert_eq!(facts(), before, "nothing was noted");
-    assert!(operator.herm().run(&["learn", "status", "7"]).stdout.contains("say-red  harmful, archived"));
+    let counted = |field: &str| rehearsal[field].as_array().map(Vec::len);
+    assert_eq!((code, counted("tasks"), counted("unrated")), (0, Some(0), Some(8)), "{said:#}");
+    assert_eq!(rehearsal["unrated"][0], "a call of note that the task did not make is not made in a rehearsal");
+    assert_eq!((&rehearsal["ended"], facts()), (&Value::Null, before), "nothing was noted, and nothing is known");
+    assert!(operator.herm().run(&["learn", "status", "7"]).stdout.contains("say-red  trial"));
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 /// packages cargo sees to it.
 const PACKAGES: [(&str, &[&[&str]]); 4] = [
     ("core", &[&["error"], &["clock", "ids", "layout", "fsio", "redact", "schema", "text"]]),
-    ("brain", &[&["bundle", "semantic", "tuning"], &["memory"], &["brain"], &["receipt"]]),
+    ("brain", &[&["bundle", "semantic", "signing", "tuning"], &["memory"], &["brain"], &["receipt"]]),
     ("agent", &[&["backend", "checks"], &["tool"], &["task"], &["session"]]),
     ("learning", &[&["evolver"], &["trial"], &["curator"]]),
 ];

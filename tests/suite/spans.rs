@@ -141,10 +141,11 @@ async fn run_a_task(brains: &TempBrains) {
     let store = Arc::new(MemoryStore::new());
     let encryption = Encryption::Key(OperatorKey::from_bytes([1; 32]));
     let vault = Vault::new(store, encryption, "the test", Arc::new(SystemRandom), brains.clock());
-    let search = format!(r#"{{"tool": "memory_search", "args": {{"query": "{SECRET}"}}}}"#);
+    let search = format!(r#"{{"tool": "recall", "args": {{"query": "{SECRET}"}}}}"#);
+    let look = r#"{"tool": "outline", "args": {}}"#.to_owned();
     let harness = Harness::builder()
         .brains(brains.path())
-        .backend(ScriptedBackend::new([search, format!(r#"{{"summary": "{SECRET}"}}"#)]))
+        .backend(ScriptedBackend::new([search, look, format!(r#"{{"summary": "{SECRET}"}}"#)]))
         .toolbox(herm_tools::standard().expect("the standard tools"))
         .clock(brains.clock())
         .signer(signer())

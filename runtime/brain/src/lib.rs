@@ -59,4 +59,5 @@ pub mod bundle;
 pub mod memory;
 pub mod receipt;
 pub mod semantic;
+mod signing;
 pub mod tuning;

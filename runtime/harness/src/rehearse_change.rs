@@ -2,6 +2,7 @@
 //! is. What is proven that way is made, what does harm is rejected, and anything else goes on waiting.
 
 use serde::Serialize;
+use serde_json::json;
 
 use super::Harness;
 use super::rehearse::{AnswerRater, Plan, RehearsalOptions, RehearsalReport};
@@ -85,8 +86,9 @@ impl Harness {
         let evolving = self.inner.evolving.as_ref();
         let verification = evolving.map(|evolving| evolving.routine.options.verification.clone()).unwrap_or_default();
         let name = change.to_owned();
-        let accepted =
-            self.with_brain(id, move |brain| review_queue::accept_proven(brain, &name, &verification, &found)).await?;
+        let accepted = self
+            .with_brain(id, move |brain| review_queue::accept_proven(brain, &name, &verification, &json!(found)))
+            .await?;
         match accepted {
             ReviewOutcome::Change(applied) => Ok(RehearsedChange::Made(Box::new(applied))),
             ReviewOutcome::Rollback(_) | ReviewOutcome::Noted => {

@@ -7,6 +7,9 @@ use herm_tests::brains::{skill_text, slug};
 
 use super::*;
 
+/// A call that looks at what was asked: a skill alone vouches for no answer.
+const OUTLINE: &str = r#"{"tool": "outline", "args": {}}"#;
+
 fn write_skill(brains: &TempBrains, name: &str, text: &str, by: CreatedBy) {
     let mut brain = brains.open("1").expect("opened");
     let mut draft = Draft::new();
@@ -22,7 +25,7 @@ async fn ask(
     look: Value,
     change: impl FnOnce(HarnessBuilder) -> HarnessBuilder,
 ) -> herm::Result<(String, String, herm::Outcome)> {
-    let backend = Arc::new(ScriptedBackend::new([call("skill_view", look), ANSWER.to_owned()]));
+    let backend = Arc::new(ScriptedBackend::new([call("skill_view", look), OUTLINE.to_owned(), ANSWER.to_owned()]));
     let router = herm::backend::Router::single(Arc::clone(&backend) as _);
     let harness = change(builder(brains).router(router)).build().expect("a harness");
     let outcome = harness.run(&"1".parse().expect("an id"), task(input)).await;
@@ -295,8 +298,9 @@ async fn a_reload_in_a_task_takes_in_a_dropped_skill_asks_no_model_and_replays()
 async fn sessions_at_once_lose_no_count() {
     let brains = TempBrains::new();
     let id = brain(&brains);
-    let words = (0..16).flat_map(|_| [call("skill_view", json!({ "name": "flat-one" })), ANSWER.to_owned()]);
-    // Replies are taken in order, and one brain runs one task at a time: the pairs stay together.
+    let words = (0..16)
+        .flat_map(|_| [call("skill_view", json!({ "name": "flat-one" })), OUTLINE.to_owned(), ANSWER.to_owned()]);
+    // Replies are taken in order, and one brain runs one task at a time: those of a task stay together.
     let harness = harness(&brains, ScriptedBackend::new(words));
     let mut tasks = tokio::task::JoinSet::new();
     for n in 0..16 {
@@ -318,7 +322,8 @@ async fn the_curator_passes_by_itself_after_a_session_and_not_too_often() {
     let id = brain(&brains);
     let look = |name: &str| call("skill_view", json!({ "name": name }));
     write_skill(&brains, "mine", &skill_text("mine", "Do it."), CreatedBy::Agent);
-    let words = [look("mine"), ANSWER.to_owned(), look("flat-one"), ANSWER.to_owned()];
+    let words =
+        [look("mine"), OUTLINE.to_owned(), ANSWER.to_owned(), look("flat-one"), OUTLINE.to_owned(), ANSWER.to_owned()];
     let harness = harness(&brains, ScriptedBackend::new(words));
     harness.run(&id, task("use it")).await.expect("an outcome");
     // What follows the session is done before the clock moves on.
@@ -337,7 +342,8 @@ async fn the_curator_passes_by_itself_after_a_session_and_not_too_often() {
     for name in ["first", "second"] {
         write_skill(&brains, name, &skill_text(name, "Do it."), CreatedBy::Agent);
     }
-    let words = [look("first"), ANSWER.to_owned(), look("second"), ANSWER.to_owned()];
+    let words =
+        [look("first"), OUTLINE.to_owned(), ANSWER.to_owned(), look("second"), OUTLINE.to_owned(), ANSWER.to_owned()];
     let weekly = CuratorOptions { every: Duration::from_secs(7 * 24 * 3_600), ..CuratorOptions::default() };
     let harness =
         builder(&brains).backend(ScriptedBackend::new(words)).curating(Some(weekly)).build().expect("a harness");

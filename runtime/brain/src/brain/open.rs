@@ -23,7 +23,7 @@ use crate::layout::{self, Layout};
 use crate::memory::{
     self, Access, Database, HybridResults, MemorySource, QueryVector, Search, SearchResults, hybrid, search,
 };
-use crate::receipt::PublicKey;
+use crate::signing::PublicKey;
 use crate::skill::command::Commands;
 use crate::skill::{Index, SkillCatalog};
 use crate::tuning::{Migration, Tuning};

@@ -3,7 +3,7 @@
 use super::open::{Brain, BrainOptions};
 use super::step_signer::StepSigner;
 use crate::error::Result;
-use crate::receipt::{Envelope, PublicKey};
+use crate::signing::{Envelope, PublicKey};
 
 /// Whose receipts vouch for a journal.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -7,7 +7,7 @@ use crate::bundle::Lockfile;
 use crate::clock::Timestamp;
 use crate::error::Result;
 use crate::ids::{BrainId, Digest};
-use crate::receipt::PublicKey;
+use crate::signing::PublicKey;
 
 /// How a brain is about to move.
 #[derive(Debug)]

@@ -3,13 +3,12 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use super::envelope::Envelope;
-use super::key::PublicKey;
 use super::statement::{CHECKPOINT_TYPE, RECEIPT_TYPE, STATEMENT_TYPE};
 use crate::brain::{self, BrainOptions, OnLoss, RepairReport, VerifiedReceipt};
 use crate::error::{Error, Result};
 use crate::ids::{BrainId, sha256};
 use crate::layout::Layout;
+use crate::signing::{Envelope, PublicKey};
 
 /// Whose signatures count when receipts are checked.
 #[derive(Debug, Clone, PartialEq, Eq)]

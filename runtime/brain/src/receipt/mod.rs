@@ -7,11 +7,8 @@
 //! The formats are in `docs/reference/receipt.md`.
 
 mod chain;
-mod envelope;
-mod key;
 mod statement;
 
+pub use crate::signing::{Envelope, LazySigner, PAYLOAD_TYPE, PublicKey, Signer};
 pub use chain::{ChainFinding, ChainReport, TrustedKeys, check, repair};
-pub use envelope::{Envelope, PAYLOAD_TYPE};
-pub use key::{LazySigner, PublicKey, Signer};
 pub use statement::{CHECKPOINT_TYPE, RECEIPT_TYPE, STATEMENT_TYPE, checkpoint};

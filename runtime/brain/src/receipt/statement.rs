@@ -2,12 +2,11 @@
 
 use serde_json::{Value, json};
 
-use super::envelope::Envelope;
-use super::key::{LazySigner, PublicKey, Signer};
 use crate::brain::{Receipt, StepChange, StepKind, StepSigner};
 use crate::clock::Timestamp;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ids::{BrainId, Digest, sha256};
+use crate::signing::{Envelope, LazySigner, PublicKey, Signer};
 
 /// The type of every statement.
 pub const STATEMENT_TYPE: &str = "https://in-toto.io/Statement/v1";

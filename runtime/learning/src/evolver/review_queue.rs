@@ -16,7 +16,6 @@ use crate::error::{Error, Result};
 use crate::ids::{BrainId, Digest, Slug};
 use crate::memory::{EvidenceView, EvolverRows, EvolverWriter, QueueRow, StoredWord};
 use crate::skill::change::{SkillProposal, SkillUpdate};
-use crate::trial::paired::PairedSummary;
 
 /// How many rows are mined at a time.
 const MINED_ROWS: usize = 500;
@@ -246,7 +245,7 @@ pub fn accept_proven(
     brain: &mut Brain,
     id: &str,
     verification: &VerificationOptions,
-    found: &PairedSummary,
+    found: &Value,
 ) -> Result<ReviewOutcome> {
     accept_as(brain, id, EvolverApproval::Standing, verification, Some(found))
 }
@@ -261,7 +260,7 @@ fn accept_as(
     id: &str,
     approval: EvolverApproval,
     verification: &VerificationOptions,
-    found: Option<&PairedSummary>,
+    found: Option<&Value>,
 ) -> Result<ReviewOutcome> {
     let row = pending(brain, id)?;
     let accepted = match row.kind.required()? {
@@ -279,7 +278,7 @@ fn accept_as(
                     .hint("reject it; the next pass makes a new one"));
             }
             if let (Some(found), Some(why)) = (found, proposed.change.why.as_object_mut()) {
-                why.insert("rehearsed".to_owned(), json!(found));
+                why.insert("rehearsed".to_owned(), found.clone());
             }
             ReviewOutcome::Change(apply::apply_proposed(brain, &proposed, approval, verification)?)
         }

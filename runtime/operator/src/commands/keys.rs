@@ -168,7 +168,8 @@ fn reset(settings: &Settings, forget: bool) -> Result<Answer> {
         return Err(Error::refused(format!("the database has its keys ({known}): there is nothing to reset"))
             .hint("end single keys with `herm keys revoke`"));
     }
-    let (marker, file) = (KeysMarker::new(&settings.layout, &settings.signer), ServerLayout::of(&settings.layout).keys_marker());
+    let (marker, file) =
+        (KeysMarker::new(&settings.layout, &settings.signer), ServerLayout::of(&settings.layout).keys_marker());
     if marker.look() == MarkerState::Absent {
         return Ok(Answer::new("no keys were ever made here\n", json!({ "reset": false })));
     }

@@ -77,8 +77,9 @@ impl Server {
         let entry = settings.config.serve.clone().unwrap_or_default();
         let place = listen.or(entry.listen.as_deref()).unwrap_or(LISTEN);
         let book = KeysMarker::new(&settings.layout, &settings.signer).open_server_db()?;
-        let lock = OsLock::acquire(&ServerLayout::of(&settings.layout).lock(), "the server of these brains", Duration::ZERO)
-            .map_err(|error| match error.kind() {
+        let lock =
+            OsLock::acquire(&ServerLayout::of(&settings.layout).lock(), "the server of these brains", Duration::ZERO)
+                .map_err(|error| match error.kind() {
                 ErrorKind::Conflict => Error::conflict("a server runs on these brains already")
                     .hint("use it, stop it first, or name another directory with --brains"),
                 _ => error,
