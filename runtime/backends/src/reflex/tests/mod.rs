@@ -299,6 +299,7 @@ pub(super) fn ask(messages: Vec<herm_agent::backend::ChatMessage>, legal: Value)
     CompletionRequest {
         messages,
         purpose: Purpose::Turn,
+        tools: Default::default(),
         reply_schema: Arc::new(legal),
         max_output_tokens: 4_096,
         max_output_bytes: 128 << 10,
