@@ -30,7 +30,7 @@ fn decide(seed: &Seed, failing: &str, skills: &[SkillSummary], archived: &[&str]
     let answer = run(seed, 8).stop.answer.unwrap();
     let turns = turns(seed, failing);
     let ask = synthesis::question(
-        Vec::new(),
+        roles(&seed_tools()),
         &seed.input(),
         &turns,
         &answer,
