@@ -16,6 +16,7 @@ fn ask(messages: &[(Role, &str)], legal: Value, tokens: u32) -> CompletionReques
     CompletionRequest {
         messages: messages.iter().map(say).collect(),
         purpose: Purpose::Turn,
+        tools: Default::default(),
         reply_schema: Arc::new(legal),
         max_output_tokens: tokens,
         max_output_bytes: 1 << 16,

@@ -22,6 +22,7 @@ fn ask() -> CompletionRequest {
     CompletionRequest {
         messages: vec![said(Role::System, "You answer."), said(Role::User, "Hello")],
         purpose: Purpose::Turn,
+        tools: Default::default(),
         reply_schema: Arc::new(json!({"type": "object"})),
         max_output_tokens: 100,
         max_output_bytes: 10_000,

@@ -260,6 +260,87 @@ fn the_bare_library_is_small() {
     assert!(names.len() <= MOST_PACKAGES, "the bare library compiles {} packages: {names:?}", names.len());
 }
 
+/// Words of the backends that are also the name of a tool: properties and values of answers, words that tell nothing apart, a module.
+const OTHER_WORDS: [(&str, &str); 6] = [
+    ("reflex/fields.rs", "memory"),
+    ("reflex/fields.rs", "note"),
+    ("reflex/fill.rs", "note"),
+    ("reflex/mod.rs", "note"),
+    ("reflex/mod.rs", "outline"),
+    ("reflex/plan.rs", "memory"),
+];
+
+/// The sources of the backends without their tests, by path, each with its code.
+fn backend_sources() -> Vec<(String, String)> {
+    let root = runtime().join("backends/src");
+    let mut files = Vec::new();
+    sources(&root, &mut files);
+    files
+        .iter()
+        .map(|file| (file.strip_prefix(&root).expect("inside").to_str().expect("UTF-8").to_owned(), file))
+        .filter(|(path, _)| !path.contains("/tests"))
+        .map(|(path, file)| {
+            let text = std::fs::read_to_string(file).expect("a file");
+            (path, text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default().to_owned())
+        })
+        .collect()
+}
+
+#[test]
+fn no_backend_names_a_tool() {
+    let tools = herm_tools::standard().expect("tools");
+    let names: Vec<&str> = tools.iter().map(|tool| tool.spec().name.as_str()).collect();
+    assert!(names.len() >= 12, "{names:?}");
+    let mut named = Vec::new();
+    for (path, text) in backend_sources() {
+        for name in &names {
+            // A name of two words stands for nothing else; one of one word does so where it is quoted.
+            let quoted = [format!("\"{name}\""), format!("`{name}`")];
+            let found =
+                if name.contains('_') { text.contains(name) } else { quoted.iter().any(|word| text.contains(word)) };
+            if found && !OTHER_WORDS.contains(&(path.as_str(), name)) {
+                named.push(format!("{path} names {name}"));
+            }
+        }
+    }
+    assert_eq!(named, Vec::<String>::new());
+}
+
+/// The system message and the input are read, and the list of skills in the question about a lesson. What a tool wrote is put
+/// behind a type that can only quote it.
+#[test]
+fn reflex_does_not_read_what_tools_wrote() {
+    let (mut contents, mut texts, mut marks) = (Vec::new(), Vec::new(), Vec::new());
+    for (path, text) in backend_sources().iter().filter(|(path, _)| path.starts_with("reflex/")) {
+        for line in text.lines().map(str::trim) {
+            let found = || format!("{path}: {line}");
+            if line.contains(".content") {
+                contents.push(found());
+            }
+            if line.contains("call.text") {
+                texts.push(found());
+            }
+            if ["data, not instructions", "[result", "[failure", "[refusal", "[shortened"]
+                .iter()
+                .any(|mark| line.contains(mark))
+            {
+                marks.push(found());
+            }
+        }
+    }
+    contents.sort();
+    assert_eq!(
+        contents,
+        [
+            r#"reflex/lesson.rs: let question = ask.messages.last().map_or("", |message| &*message.content);"#,
+            r#"reflex/talk.rs: let system: &str = system.map_or("", |message| &message.content);"#,
+            r#"reflex/talk.rs: let text: &str = messages.get(at).map_or("", |message| &message.content);"#,
+        ]
+    );
+    assert_eq!(texts, ["reflex/talk.rs: said: Quotable(&call.text),"]);
+    assert_eq!(marks, Vec::<String>::new());
+}
+
 /// Who may write a step, its lock or its receipt, beside the place that defines the call: the one commit path; the repair,
 /// which keeps the receipts of lost steps in the chain; and the rewinding of a copy for a replay.
 const STEP_WRITERS: [(&str, &[&str]); 6] = [

@@ -1,7 +1,7 @@
 //! `http_secret`: a request with one of the operator's secrets, which the model never sees.
 
 use async_trait::async_trait;
-use herm::tool::{Permission, Secrets, Tool, ToolContext, ToolOutput, ToolSpec};
+use herm::tool::{Permission, Secrets, Tool, ToolContext, ToolOutput, ToolPurpose, ToolSpec};
 use herm::{Error, Result};
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, Url};
@@ -82,7 +82,11 @@ impl HttpSecret {
     fn over(web: Web) -> Self {
         let description = "Calls an API with a secret that the operator named. The secret goes into a header of a \
                            request to `url`, or is itself the base URL that `path` is joined to. It is never shown.";
-        Self { card: ToolSpec::new("http_secret", description, Permission::Network, arguments::schema::<Args>()), web }
+        Self {
+            card: ToolSpec::new("http_secret", description, Permission::Network, arguments::schema::<Args>())
+                .for_purpose(ToolPurpose::ReachesOut),
+            web,
+        }
     }
 
     async fn run(&self, args: &Args, secret: &str, redaction: &Redaction) -> Result<ToolOutput> {

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use herm::brain::MemoryLayer;
 use herm::memory::layers::{self, LayerEdit};
 use herm::skill::guard;
-use herm::tool::{Permission, Tool, ToolContext, ToolOutput, ToolSpec, WorkingCopy};
+use herm::tool::{Permission, Tool, ToolContext, ToolOutput, ToolPurpose, ToolSpec, WorkingCopy};
 use herm::{Error, Result};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -52,7 +52,11 @@ impl Default for Memory {
     fn default() -> Self {
         let description = "Adds, replaces or removes an entry of the notes that stand in every later prompt. They are \
                            small: keep what holds beyond this task, and write procedures into skills instead.";
-        Self { card: ToolSpec::new("memory", description, Permission::WriteBrain, arguments::schema::<Args>()).quick() }
+        Self {
+            card: ToolSpec::new("memory", description, Permission::WriteBrain, arguments::schema::<Args>())
+                .quick()
+                .for_purpose(ToolPurpose::Writes),
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use herm::memory::Fact;
-use herm::tool::{Permission, Tool, ToolContext, ToolOutput, ToolSpec};
+use herm::tool::{Permission, Tool, ToolContext, ToolOutput, ToolPurpose, ToolSpec};
 use herm::{Error, Result};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -31,7 +31,11 @@ impl Default for Note {
     fn default() -> Self {
         let description = "Notes a fact under a key. It is not in the prompt; `recall` finds it in later tasks. \
                            A note made for one user is found for that user alone.";
-        Self { card: ToolSpec::new("note", description, Permission::WriteBrain, arguments::schema::<Args>()).quick() }
+        Self {
+            card: ToolSpec::new("note", description, Permission::WriteBrain, arguments::schema::<Args>())
+                .quick()
+                .for_purpose(ToolPurpose::Writes),
+        }
     }
 }
 

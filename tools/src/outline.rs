@@ -1,7 +1,8 @@
 //! `outline`: the shape of the task's input, with line numbers.
 
 use async_trait::async_trait;
-use herm::tool::{Permission, Tool, ToolContext, ToolOutput, ToolSpec};
+use herm::backend::{InputForm, InputOutline, LogSpan, OutlineEntry};
+use herm::tool::{Permission, Tool, ToolContext, ToolData, ToolOutput, ToolPurpose, ToolSpec};
 use herm::{Error, Result};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -34,19 +35,22 @@ impl Entries {
         }
     }
 
-    fn into_text(self) -> String {
+    /// The listing, and the entries that it shows.
+    fn into_text(self) -> (String, Vec<OutlineEntry>) {
         let mut listing = fit::Listing::new(ENTRIES_CHARS);
-        for (line, depth, text) in &self.kept {
-            if !listing.add(&format!("L{line} {:indent$}{text}", "", indent = 2 * depth.min(&6))) {
+        let mut entries = Vec::new();
+        for (line, depth, text) in self.kept {
+            if !listing.add(&format!("L{line} {:indent$}{text}", "", indent = 2 * depth.min(6))) {
                 break;
             }
+            entries.push(OutlineEntry { line: line as u64, text });
         }
         let left = self.total - listing.shown();
         let mut text = listing.into_text();
         if left > 0 {
             text.push_str(&format!("[cut here: {left} more entries]\n"));
         }
-        text
+        (text, entries)
     }
 }
 
@@ -55,71 +59,64 @@ impl Entries {
 pub(crate) struct Shape {
     /// Lines that describe the whole.
     pub(crate) facts: Vec<String>,
+    /// The first and the last time of a log.
+    pub(crate) span: Option<LogSpan>,
+    /// The levels of a log with their lines.
+    pub(crate) levels: Vec<(String, u64)>,
     /// The places in the input that the outline lists, with their lines.
     pub(crate) entries: Entries,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Solidity,
-    Code,
-    Log,
-    Prose,
-}
-
-impl Kind {
-    fn of(text: &str) -> Self {
-        let sample = || text.lines().take(SAMPLE_LINES).map(str::trim_end).filter(|line| !line.is_empty());
-        let lines = sample().count();
-        let dated = sample().filter(|line| outline_log::split_time(line).is_some()).count();
-        if dated >= 2 && dated * 3 >= lines {
-            return Self::Log;
-        }
-        if sample().any(outline_solidity::is_solidity) {
-            return Self::Solidity;
-        }
-        // Code in a fence is part of a document, and a comment of a script is not a heading.
-        let unfenced = || outline_prose::unfenced(text).take(SAMPLE_LINES).map(|(_, line)| line);
-        let declared = unfenced().filter(|line| outline_code::is_declaration(line)).count();
-        let headings = unfenced().filter(|line| outline_prose::heading(line).is_some()).count();
-        let ends_like_code = |line: &&str| line.ends_with([';', '{', '}', ')', ':', ',']);
-        let code_like = sample().filter(ends_like_code).count() * 3 >= lines;
-        if declared > 0 && (headings == 0 || declared >= headings || code_like) { Self::Code } else { Self::Prose }
+/// What kind of text it is.
+fn form_of(text: &str) -> InputForm {
+    let sample = || text.lines().take(SAMPLE_LINES).map(str::trim_end).filter(|line| !line.is_empty());
+    let lines = sample().count();
+    let dated = sample().filter(|line| outline_log::split_time(line).is_some()).count();
+    if dated >= 2 && dated * 3 >= lines {
+        return InputForm::Log;
     }
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Solidity => "Solidity",
-            Self::Code => "code",
-            Self::Log => "a log",
-            Self::Prose => "text",
-        }
+    if sample().any(outline_solidity::is_solidity) {
+        return InputForm::Solidity;
+    }
+    // Code in a fence is part of a document, and a comment of a script is not a heading.
+    let unfenced = || outline_prose::unfenced(text).take(SAMPLE_LINES).map(|(_, line)| line);
+    let declared = unfenced().filter(|line| outline_code::is_declaration(line)).count();
+    let headings = unfenced().filter(|line| outline_prose::heading(line).is_some()).count();
+    let ends_like_code = |line: &&str| line.ends_with([';', '{', '}', ')', ':', ',']);
+    let code_like = sample().filter(ends_like_code).count() * 3 >= lines;
+    if declared > 0 && (headings == 0 || declared >= headings || code_like) {
+        InputForm::Code
+    } else {
+        InputForm::Prose
     }
 }
 
 /// The outline of a text: what it is, how large, and what stands where.
 pub(crate) fn outline(text: &str) -> ToolOutput {
-    let kind = Kind::of(text);
-    let Shape { facts, entries } = match kind {
-        Kind::Solidity => outline_solidity::shape(text),
-        Kind::Code => outline_code::shape(text),
-        Kind::Log => outline_log::shape(text),
-        Kind::Prose => outline_prose::shape(text),
+    let form = form_of(text);
+    let Shape { facts, span, levels, entries } = match form {
+        InputForm::Solidity => outline_solidity::shape(text),
+        InputForm::Code => outline_code::shape(text),
+        InputForm::Log => outline_log::shape(text),
+        InputForm::Prose => outline_prose::shape(text),
     };
-    let size =
-        format!("{}, {}", fit::count(text.lines().count(), "line"), fit::count(text.chars().count(), "character"));
-    let summary = format!("{}: {size}, {}", kind.name(), fit::count(entries.total, "place"));
-    let mut shown = format!("{size}; {}.\n", kind.name());
+    let (lines, characters) = (text.lines().count(), text.chars().count());
+    let size = format!("{}, {}", fit::count(lines, "line"), fit::count(characters, "character"));
+    let summary = format!("{}: {size}, {}", form.name(), fit::count(entries.total, "place"));
+    let mut shown = format!("{size}; {}.\n", form.name());
     for fact in facts {
         shown.push_str(&fact);
         shown.push('\n');
     }
     let empty = entries.total == 0;
-    shown.push_str(&entries.into_text());
-    if empty && kind != Kind::Log {
+    let (listing, entries) = entries.into_text();
+    shown.push_str(&listing);
+    if empty && form != InputForm::Log {
         shown.push_str("No headings, sections or declarations were found.\n");
     }
-    ToolOutput::new(shown, summary)
+    let (lines, characters) = (lines as u64, characters as u64);
+    let data = InputOutline { lines, characters, form, span, levels, entries };
+    ToolOutput::new(shown, summary).with_data(ToolData::Outline(data))
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -136,7 +133,8 @@ impl Default for Outline {
     fn default() -> Self {
         let description = "The shape of the task's input with line numbers: headings and sections of a text, contracts \
                            and functions of code, time span and sources of a log; and how long it is.";
-        let card = ToolSpec::new("outline", description, Permission::Read, arguments::schema::<Args>());
+        let card = ToolSpec::new("outline", description, Permission::Read, arguments::schema::<Args>())
+            .for_purpose(ToolPurpose::Outlines);
         let seen = "prose: 12 lines, 2 headings: Terms, Fees";
         Self { card: card.with_few_shot("What is in this text?", json!({}), seen, "terms and fees") }
     }
@@ -164,18 +162,18 @@ mod tests {
     #[test]
     fn a_text_is_taken_for_what_it_is() {
         let cases = [
-            ("# Title\n\nSome prose.\n\n## Part\n\n```python\ndef f():\n    pass\n```\n", Kind::Prose),
-            ("# a comment\n# another\nimport os\n\ndef f(x):\n    return x\n\nclass A:\n    pass\n", Kind::Code),
-            ("pragma solidity ^0.8.0;\ncontract A { }\n", Kind::Solidity),
-            ("contract Vault is Ownable {\n}\n", Kind::Solidity),
-            ("This contract is made between A and B.\n1. Term\nOne year.\n", Kind::Prose),
-            ("2025-03-11T13:41:02Z INFO a\n2025-03-11T13:41:03Z INFO b\n\tat x\n", Kind::Log),
-            ("Jun 02 00:00:03 host app[1]: x\nJun 02 00:00:04 host app[1]: y\n", Kind::Log),
-            ("export const f = (a) => {\n  return a;\n};\n", Kind::Code),
-            ("", Kind::Prose),
+            ("# Title\n\nSome prose.\n\n## Part\n\n```python\ndef f():\n    pass\n```\n", InputForm::Prose),
+            ("# a comment\n# another\nimport os\n\ndef f(x):\n    return x\n\nclass A:\n    pass\n", InputForm::Code),
+            ("pragma solidity ^0.8.0;\ncontract A { }\n", InputForm::Solidity),
+            ("contract Vault is Ownable {\n}\n", InputForm::Solidity),
+            ("This contract is made between A and B.\n1. Term\nOne year.\n", InputForm::Prose),
+            ("2025-03-11T13:41:02Z INFO a\n2025-03-11T13:41:03Z INFO b\n\tat x\n", InputForm::Log),
+            ("Jun 02 00:00:03 host app[1]: x\nJun 02 00:00:04 host app[1]: y\n", InputForm::Log),
+            ("export const f = (a) => {\n  return a;\n};\n", InputForm::Code),
+            ("", InputForm::Prose),
         ];
-        for (text, kind) in cases {
-            assert_eq!(Kind::of(text), kind, "{text:?}");
+        for (text, form) in cases {
+            assert_eq!(form_of(text), form, "{text:?}");
         }
     }
 

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use herm::backend::LogSpan;
+
 use crate::fit;
 use crate::outline::Shape;
 
@@ -113,9 +115,16 @@ pub(crate) fn shape(text: &str) -> Shape {
             herm::text::line(begin, 40),
             herm::text::line(end, 40)
         ));
+        shape.span = Some(LogSpan {
+            first: herm::text::line(begin, 40),
+            first_line: from as u64,
+            last: herm::text::line(end, 40),
+            last_line: to as u64,
+        });
     }
-    let counted: Vec<String> =
-        LEVELS.iter().filter_map(|level| levels.get(level).map(|count| format!("{level} {count}"))).collect();
+    let counted = LEVELS.iter().filter_map(|level| Some(((*level).to_owned(), *levels.get(level)? as u64)));
+    shape.levels = counted.collect();
+    let counted: Vec<String> = shape.levels.iter().map(|(level, count)| format!("{level} {count}")).collect();
     if !counted.is_empty() {
         shape.facts.push(format!("Levels: {}", counted.join(", ")));
     }

@@ -4,7 +4,8 @@ use std::cmp::Reverse;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use herm::tool::{Permission, Tool, ToolContext, ToolOutput, ToolSpec};
+use herm::skill::PatternNote;
+use herm::tool::{Permission, Tool, ToolContext, ToolData, ToolOutput, ToolPurpose, ToolSpec};
 use herm::{Error, Result};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -48,7 +49,8 @@ impl PatternSearch {
         let description = "Reads the pattern library: with `name` one pattern in full (what it is, how to confirm it, \
                            how to fix it), with `query` the patterns that fit some words, with neither the list.";
         Self {
-            card: ToolSpec::new("pattern_search", description, Permission::Read, arguments::schema::<Args>()),
+            card: ToolSpec::new("pattern_search", description, Permission::Read, arguments::schema::<Args>())
+                .for_purpose(ToolPurpose::ExplainsPatterns),
             library,
         }
     }
@@ -86,22 +88,35 @@ pub(crate) fn find<'v>(volumes: &'v [Arc<Volume>], name: &str) -> Result<&'v Vol
 }
 
 fn whole(volume: &Volume) -> ToolOutput {
-    let text = match &volume.pattern {
-        Ok(pattern) => format!("{}\n\n{}", title(pattern), herm::text::cut(pattern.body.trim().to_owned(), BODY_CHARS)),
+    let (text, notes) = match &volume.pattern {
+        Ok(pattern) => {
+            let body = herm::text::cut(pattern.body.trim().to_owned(), BODY_CHARS);
+            (format!("{}\n\n{body}", title(pattern)), vec![note(pattern).with_lines(body.lines())])
+        }
         Err(broken) => {
-            format!(
+            let text = format!(
                 "{} (scan does not use it: {})\n\n{}",
                 volume.name,
                 broken.reason,
                 herm::text::cut(broken.text.clone(), BODY_CHARS)
-            )
+            );
+            (text, Vec::new())
         }
     };
-    ToolOutput::new(text, format!("pattern {}", volume.name))
+    ToolOutput::new(text, format!("pattern {}", volume.name)).with_data(ToolData::Patterns(notes))
 }
 
 fn title(pattern: &Pattern) -> String {
-    format!("{} ({}): {}", pattern.slug, pattern.severity.name(), herm::text::line(&pattern.description, LINE_CHARS))
+    format!("{} ({}): {}", pattern.slug, pattern.severity.name(), description(pattern))
+}
+
+fn description(pattern: &Pattern) -> String {
+    herm::text::line(&pattern.description, LINE_CHARS)
+}
+
+/// What the title of a pattern says, as data.
+fn note(pattern: &Pattern) -> PatternNote {
+    PatternNote::new(pattern.slug.as_str(), pattern.severity, &description(pattern))
 }
 
 fn list(volumes: &[Arc<Volume>]) -> ToolOutput {
@@ -109,6 +124,7 @@ fn list(volumes: &[Arc<Volume>]) -> ToolOutput {
         return ToolOutput::new("There are no patterns in this brain.", "0 patterns");
     }
     let mut listing = fit::Listing::new(LIST_CHARS);
+    let mut notes = Vec::new();
     for volume in volumes {
         let line = match &volume.pattern {
             Ok(pattern) => title(pattern),
@@ -117,13 +133,14 @@ fn list(volumes: &[Arc<Volume>]) -> ToolOutput {
         if !listing.add(&line) {
             break;
         }
+        notes.extend(volume.pattern.as_ref().ok().map(note));
     }
     let left = volumes.len() - listing.shown();
     let mut text = listing.into_text();
     if left > 0 {
         text.push_str(&format!("[{left} more: find them with `query`]\n"));
     }
-    ToolOutput::new(text, fit::count(volumes.len(), "pattern"))
+    ToolOutput::new(text, fit::count(volumes.len(), "pattern")).with_data(ToolData::Patterns(notes))
 }
 
 fn ranked(volumes: &[Arc<Volume>], query: &str, limit: usize) -> ToolOutput {
@@ -137,22 +154,26 @@ fn ranked(volumes: &[Arc<Volume>], query: &str, limit: usize) -> ToolOutput {
     hits.truncate(limit);
     if hits.is_empty() {
         let text = "No pattern fits these words. Call without arguments for the list.";
-        return ToolOutput::new(text, "0 patterns");
+        return ToolOutput::new(text, "0 patterns").with_data(ToolData::Patterns(Vec::new()));
     }
+    let mut notes = Vec::new();
     let mut text = String::new();
     for (_, pattern) in &hits {
         text.push_str(&format!("{}\n", title(pattern)));
         let lines = pattern.body.lines().filter(|line| !line.trim().is_empty() && !line.starts_with('#'));
-        for line in lines.take(FIRST_LINES) {
-            text.push_str(&format!("  {}\n", herm::text::line(line, LINE_CHARS)));
+        let first: Vec<String> = lines.take(FIRST_LINES).map(|line| herm::text::line(line, LINE_CHARS)).collect();
+        for line in &first {
+            text.push_str(&format!("  {line}\n"));
         }
+        notes.push(note(pattern).with_lines(first.iter().map(String::as_str)));
         text.push('\n');
     }
     match found - hits.len() {
         0 => text.push_str("[first lines only: call with `name` for a whole pattern]\n"),
         more => text.push_str(&format!("[first lines only: call with `name` for a whole pattern; {more} more fit]\n")),
     }
-    ToolOutput::new(text, format!("{} of {}", hits.len(), fit::count(found, "pattern")))
+    let summary = format!("{} of {}", hits.len(), fit::count(found, "pattern"));
+    ToolOutput::new(text, summary).with_data(ToolData::Patterns(notes))
 }
 
 /// How well a pattern fits: every word counts once, most where it is in the name.
@@ -196,6 +217,19 @@ mod tests {
         assert_eq!(names, ["stale-oracle (low): x", "in-text (low): An oracle lies."]);
         assert!(found.text.ends_with("; 1 more fit]\n") && found.summary == "2 of 3 patterns");
         assert_eq!(ranked(&volumes, "?!", 5).summary, "0 patterns");
+    }
+
+    #[test]
+    fn the_data_says_what_the_text_shows() {
+        let body = "# Stale\n\n**What it is.** Old.\n\n**Fix.** Ask again.\n";
+        let volumes = [volume("stale-oracle", "low", "It lies.", body)];
+        let mut expected = PatternNote::new("stale-oracle", herm::skill::PatternSeverity::Low, "It lies.");
+        assert_eq!(list(&volumes).data, Some(ToolData::Patterns(vec![expected.clone()])));
+        (expected.what, expected.fix) = ("Old.".into(), "Ask again.".into());
+        // The list leaves headings out.
+        assert_eq!(ranked(&volumes, "oracle", 5).data, Some(ToolData::Patterns(vec![expected.clone()])));
+        expected.title = Some("Stale".into());
+        assert_eq!(whole(&volumes[0]).data, Some(ToolData::Patterns(vec![expected])));
     }
 
     #[test]

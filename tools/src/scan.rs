@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use herm::tool::{Permission, Tool, ToolContext, ToolOutput, ToolSpec};
+use herm::backend::{ScanHit, ScanHits};
+use herm::tool::{Permission, Tool, ToolContext, ToolData, ToolOutput, ToolPurpose, ToolSpec};
 use herm::{Error, Result, Slug};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -26,6 +27,13 @@ pub struct PatternHit {
     pub severity: Severity,
     /// The line's text, cut at 200 characters.
     pub text: String,
+}
+
+impl PatternHit {
+    fn to_data(&self) -> ScanHit {
+        let (pattern, text) = (self.pattern.as_str().to_owned(), self.text.clone());
+        ScanHit { line: self.line as u64, severity: self.severity, pattern, text }
+    }
 }
 
 const SHOWN_CHARS: usize = 200;
@@ -92,6 +100,7 @@ impl Scan {
             "1 hit: late-fee, line 3: a fee without a limit",
             "a fee without a limit in line 3",
         );
+        let card = card.for_purpose(ToolPurpose::Scans);
         Self { card: ToolSpec { output_cap: HITS_CHARS + 8_000, ..card }, library }
     }
 }
@@ -124,6 +133,7 @@ fn report(volumes: &[Arc<Volume>], input: &str, limit: usize) -> ToolOutput {
     let (hits, counts) = first_hits(&patterns, input, limit);
     let total: usize = counts.iter().sum();
     let lines = fit::count(input.lines().count(), "line");
+    let mut data = ScanHits::default();
     let mut text = if patterns.is_empty() {
         "No hits: there are no patterns to look for.\n".to_owned()
     } else if total == 0 {
@@ -134,6 +144,7 @@ fn report(volumes: &[Arc<Volume>], input: &str, limit: usize) -> ToolOutput {
             if !listing.add(&format!("L{} {} {}: {}", hit.line, hit.severity.name(), hit.pattern, hit.text)) {
                 break;
             }
+            data.hits.push(hit.to_data());
         }
         let shown = listing.shown();
         let mut text = listing.into_text();
@@ -143,7 +154,12 @@ fn report(volumes: &[Arc<Volume>], input: &str, limit: usize) -> ToolOutput {
             ));
         }
         let counted = patterns.iter().zip(&counts).filter(|(_, count)| **count > 0);
-        let counted: Vec<String> = counted.map(|(pattern, count)| format!("{} {count}", pattern.slug)).collect();
+        let counted: Vec<String> = counted
+            .map(|(pattern, count)| {
+                data.counts.insert(pattern.slug.as_str().to_owned(), *count as u64);
+                format!("{} {count}", pattern.slug)
+            })
+            .collect();
         text.push_str(&format!("Hits in {lines}: {}\n", counted.join(", ")));
         text
     };
@@ -159,6 +175,7 @@ fn report(volumes: &[Arc<Volume>], input: &str, limit: usize) -> ToolOutput {
     }
     let of_patterns = counts.iter().filter(|count| **count > 0).count();
     ToolOutput::new(text, format!("{} of {}", fit::count(total, "hit"), fit::count(of_patterns, "pattern")))
+        .with_data(ToolData::Hits(data))
 }
 
 #[cfg(test)]
@@ -202,6 +219,21 @@ mod tests {
              Hits in 3 lines: high-one 2, low-one 2\n"
         );
         assert_eq!(output.summary, "4 hits of 2 patterns");
+        let hit = |line, severity, pattern: &str, text: &str| ScanHit {
+            line,
+            severity,
+            pattern: pattern.into(),
+            text: text.into(),
+        };
+        let expected = ScanHits {
+            hits: vec![
+                hit(2, Severity::High, "high-one", "bar(1)"),
+                hit(3, Severity::High, "high-one", "foo baz(2)"),
+                hit(1, Severity::Low, "low-one", "foo"),
+            ],
+            counts: [("high-one".to_owned(), 2), ("low-one".to_owned(), 2)].into(),
+        };
+        assert_eq!(output.data, Some(ToolData::Hits(expected)));
     }
 
     #[test]

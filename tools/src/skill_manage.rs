@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use herm::skill::Document;
-use herm::tool::{Permission, SkillWriteOutcome, Tool, ToolContext, ToolOutput, ToolSpec, WorkingCopy};
+use herm::tool::{Permission, SkillWriteOutcome, Tool, ToolContext, ToolOutput, ToolPurpose, ToolSpec, WorkingCopy};
 use herm::{Error, Result, Slug};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -69,7 +69,10 @@ impl Default for SkillManage {
     fn default() -> Self {
         let description = "Makes a skill from a procedure that worked, or improves one that was wrong or incomplete. \
                            Prefer patch to edit, and edit to a second skill for the same thing.";
-        Self { card: ToolSpec::new("skill_manage", description, Permission::WriteBrain, arguments::schema::<Args>()) }
+        Self {
+            card: ToolSpec::new("skill_manage", description, Permission::WriteBrain, arguments::schema::<Args>())
+                .for_purpose(ToolPurpose::Writes),
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use herm::Result;
 use herm::skill::{MAIN_FILES, setup};
-use herm::tool::{Permission, Tool, ToolContext, ToolOutput, ToolSpec};
+use herm::tool::{Permission, Tool, ToolContext, ToolOutput, ToolPurpose, ToolSpec};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -36,8 +36,10 @@ impl Default for SkillView {
     fn default() -> Self {
         let description = "Reads a skill: the whole procedure, and the names of the files that belong to it. \
                            With `file`, reads one of those.";
-        let card =
-            ToolSpec::new("skill_view", description, Permission::Read, arguments::schema::<Args>()).quick().lookup();
+        let card = ToolSpec::new("skill_view", description, Permission::Read, arguments::schema::<Args>())
+            .quick()
+            .lookup()
+            .for_purpose(ToolPurpose::LoadsSkill);
         // The text, its mark, and the names of its files.
         Self { card: ToolSpec { output_cap: TEXT_CHARS + 4_000, ..card } }
     }

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use herm::skill::Delta;
-use herm::tool::{Category, Permission, SkillSummary, Tool, ToolContext, ToolOutput, ToolSpec};
+use herm::tool::{Category, Permission, SkillSummary, Tool, ToolContext, ToolOutput, ToolPurpose, ToolSpec};
 use herm::{Result, Slug};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -44,7 +44,8 @@ impl Default for SkillsList {
         Self {
             card: ToolSpec::new("skills_list", description, Permission::Read, arguments::schema::<Args>())
                 .quick()
-                .lookup(),
+                .lookup()
+                .for_purpose(ToolPurpose::ListsSkills),
         }
     }
 }

@@ -159,6 +159,7 @@ mod tests {
         CompletionRequest {
             messages: vec![ChatMessage { role: Role::User, content: text.into() }],
             purpose: Purpose::Turn,
+            tools: Default::default(),
             reply_schema: Arc::new(json!({})),
             max_output_tokens: 9,
             max_output_bytes: 99,

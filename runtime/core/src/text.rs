@@ -3,11 +3,13 @@
 mod class;
 pub mod diff;
 mod markup;
+mod sentences;
 mod stem;
 pub mod words;
 
 pub use class::{CLASS_CHARS, class};
 pub use markup::escape_markup;
+pub use sentences::sentences;
 
 /// The first `most` characters, with `…` where there are more.
 pub fn head(text: &str, most: usize) -> String {

@@ -56,6 +56,7 @@ impl Harness {
         let ask = CompletionRequest {
             messages: vec![message(Role::System, system), message(Role::User, user)],
             purpose: Purpose::Draft,
+            tools: Default::default(),
             reply_schema: Arc::new(serde_json::Value::Bool(true)),
             max_output_tokens: DRAFT_TOKENS,
             max_output_bytes: DRAFT_BYTES,

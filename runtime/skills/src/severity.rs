@@ -1,7 +1,7 @@
 //! How bad it is when a pattern applies.
 
 /// How bad it is when a pattern applies, worst first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PatternSeverity {
     /// Someone can lose everything by it.

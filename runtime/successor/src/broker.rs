@@ -166,6 +166,7 @@ mod tests {
         CompletionRequest {
             messages: vec![ChatMessage { role: Role::User, content: "hello".into() }],
             purpose: Purpose::Turn,
+            tools: Default::default(),
             reply_schema: Arc::new(serde_json::Value::Bool(true)),
             max_output_tokens: 100,
             max_output_bytes: 1_000,

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::backend::{
-    BackendError, Capabilities, ChatMessage, Completion, CompletionRequest, ErrorClass, Price, Purpose,
+    BackendError, Capabilities, ChatMessage, Completion, CompletionRequest, ErrorClass, Price, Purpose, ToolRecord,
 };
 use crate::evaluation::{BackendChoice, EvaluationPart, WrittenTask};
 use crate::ids::BrainId;
@@ -191,6 +191,9 @@ pub(super) struct WireAsk {
     pub(super) backend: String,
     pub(super) messages: Vec<ChatMessage>,
     pub(super) purpose: Purpose,
+    /// What the session knows of its tools, for a backend without a language model.
+    #[serde(default)]
+    pub(super) tools: ToolRecord,
     /// A schema, as text: it is not read before its size is known.
     pub(super) legal: String,
     pub(super) max_output_tokens: u32,
@@ -204,6 +207,7 @@ impl WireAsk {
             backend: backend.to_owned(),
             messages: ask.messages.clone(),
             purpose: ask.purpose,
+            tools: ask.tools.clone(),
             legal: ask.reply_schema.to_string(),
             max_output_tokens: ask.max_output_tokens,
             max_output_bytes: ask.max_output_bytes,
@@ -217,6 +221,7 @@ impl WireAsk {
         Some(CompletionRequest {
             messages: self.messages,
             purpose: self.purpose,
+            tools: self.tools,
             reply_schema: serde_json::from_str::<Value>(&legal).ok()?.into(),
             max_output_tokens: self.max_output_tokens.min(1 << 20),
             max_output_bytes: self.max_output_bytes.min(1 << 20),

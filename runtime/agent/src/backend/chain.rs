@@ -252,6 +252,7 @@ mod tests {
         CompletionRequest {
             messages: Vec::new(),
             purpose: Purpose::Turn,
+            tools: Default::default(),
             reply_schema: Arc::new(serde_json::Value::Null),
             max_output_tokens: 1,
             max_output_bytes: 1,

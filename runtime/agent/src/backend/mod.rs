@@ -2,6 +2,7 @@
 //!
 //! - [`CompletionRequest`] and [`Completion`] are all a backend sees and says; the loop never learns which wire
 //!   format stood behind them.
+//! - [`ToolRecord`] says what the session knows of its tools, as data, for a backend without a language model.
 //! - [`BackendError`] carries a class, and the class says what to do about it (see [`Advice`]).
 //! - [`Chain`] asks with retries and falls back; [`Router`] picks the chain of a brain.
 //! - [`ScriptedBackend`] says what it was told to say: for tests and for replays.
@@ -10,11 +11,16 @@ mod chain;
 mod error;
 mod router;
 mod scripted;
+mod tool_record;
 
 pub use chain::{Attempt, Chain, ChainResponse, RetryPolicy};
 pub use error::{Advice, BackendError, ErrorClass};
 pub use router::Router;
 pub use scripted::ScriptedBackend;
+pub use tool_record::{
+    CallResult, InputForm, InputOutline, LogSpan, OutlineEntry, RecalledLine, ScanHit, ScanHits, ToolData, ToolPurpose,
+    ToolRecord, ToolRole,
+};
 
 use std::sync::Arc;
 
@@ -72,6 +78,8 @@ pub struct CompletionRequest {
     pub messages: Vec<ChatMessage>,
     /// What it is for.
     pub purpose: Purpose,
+    /// What the session knows of its tools beside the words of the conversation. A model is not told of it.
+    pub tools: ToolRecord,
     /// Which replies are legal, as a JSON Schema, for a backend that says in its
     /// [`Capabilities`] that it constrains replies; otherwise it allows anything. The loop checks the
     /// reply all the same.

@@ -13,6 +13,7 @@ use super::retry;
 use super::transcript::Turn;
 use crate::backend::{
     Advice, BackendError, Chain, ChainResponse, Completion, CompletionRequest, ErrorClass, Price, Purpose, Tokens,
+    ToolRecord, ToolRole,
 };
 use crate::ids::Random;
 use crate::memory::EvidenceStatus;
@@ -265,12 +266,14 @@ impl Session<'_> {
         question: TurnRequest,
         driven: &mut SessionLog,
     ) -> Result<Completion, NoReply> {
-        let mut messages = question.messages;
-        let legal = self.legal(machine, question.legal);
+        let TurnRequest { mut messages, legal, calls, .. } = question;
+        let legal = self.legal(machine, legal);
+        let tools = ToolRecord { roles: self.roles(), calls };
         for shrunk in 0..=SHRINKS {
             let ask = CompletionRequest {
                 messages,
                 purpose: Purpose::Turn,
+                tools: tools.clone(),
                 reply_schema: Arc::clone(&legal),
                 max_output_tokens: self.limits.reply_tokens,
                 max_output_bytes: self.limits.reply_bytes,
@@ -289,6 +292,11 @@ impl Session<'_> {
             }
         }
         Err(NoReply::Backend(BackendError::new(ErrorClass::ContextOverflow, "the conversation cannot be made shorter")))
+    }
+
+    /// The tools of the task that say what they are for.
+    pub(super) fn roles(&self) -> Vec<ToolRole> {
+        self.tools.iter().filter_map(|card| card.role()).collect()
     }
 
     /// The tools with what their arguments may be held to; none where there is no plan and the model needs no examples

@@ -613,7 +613,15 @@ impl TaskRun<'_> {
     ) -> Result<Option<String>> {
         let skills = with_working_copy_inline(&self.desk, WorkingCopy::skills).await?;
         let answer = transcript.stop.answer.as_deref().unwrap_or_default();
-        let ask = synthesis::question(&self.frame.input, &transcript.turns, answer, &skills, &archived, self.limits);
+        let ask = synthesis::question(
+            session.roles(),
+            &self.frame.input,
+            &transcript.turns,
+            answer,
+            &skills,
+            &archived,
+            self.limits,
+        );
         let completion = session
             .ask_counted(&ask, driven)
             .await

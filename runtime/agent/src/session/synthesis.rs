@@ -7,13 +7,16 @@ use serde_json::{Value, json};
 
 use super::reply::{self, Edition, Object};
 use super::transcript::Turn;
-use crate::backend::{ChatMessage, Completion, CompletionRequest, FinishReason, Purpose, Role};
+use crate::backend::{
+    CallResult, ChatMessage, Completion, CompletionRequest, FinishReason, Purpose, Role, ScanHit, ScanHits, ToolData,
+    ToolRecord, ToolRole,
+};
 use crate::error::{Error, Result};
 use crate::ids::{Slug, TaskId};
 use crate::memory::EvidenceStatus;
 use crate::redact::redact;
 use crate::skill::provenance::SkillWriter;
-use crate::skill::{self, Document, SkillLocation};
+use crate::skill::{self, Document, PatternNote, SkillLocation};
 use crate::task::{CallRecord, TaskLimits};
 use crate::text::head;
 use crate::tool::{SkillChange, SkillRules, SkillSummary, SkillWriteOutcome, WorkingCopy, Write};
@@ -55,8 +58,9 @@ pub const INSTRUCTIONS: &str = "You keep the procedures of an agent. You read ho
     {\"action\": \"none\", \"reason\": \"…\"}\n\n\
     Update a skill of the list when it covers this kind of task. Choose none when nothing was learned.";
 
-/// What the model is asked.
+/// What the model is asked. A backend that goes by data has the `roles` of the tools and the beginnings of their results.
 pub fn question(
+    roles: Vec<ToolRole>,
     input: &str,
     turns: &[Turn],
     answer: &str,
@@ -88,13 +92,56 @@ pub fn question(
     }
     add(&mut text, format_args!("\n# Final answer\n\n{}\n", head(&redact(answer), ANSWER_CHARS)));
     let message = |role, content: &str| ChatMessage { role, content: content.into() };
+    let calls = turns.iter().filter_map(result).collect();
     CompletionRequest {
+        tools: ToolRecord { roles, calls },
         messages: vec![message(Role::System, INSTRUCTIONS), message(Role::User, &text)],
         purpose: Purpose::Synthesis,
         reply_schema: Arc::new(legal()),
         max_output_tokens: limits.reply_tokens,
         max_output_bytes: limits.reply_bytes,
         temperature: 0.2,
+    }
+}
+
+/// A call of the record, with as much of its data as the question shows of its text.
+fn result(turn: &Turn) -> Option<Arc<CallResult>> {
+    let (call, report) = (turn.call.as_ref()?, turn.report.as_ref()?);
+    let data = report.data.as_deref().map(|data| Arc::new(beginning(data, RESULT_CHARS)));
+    let text = head(&redact(&report.text), RESULT_CHARS).into();
+    Some(Arc::new(CallResult { tool: call.tool.clone(), args: call.args.clone(), status: report.status, text, data }))
+}
+
+/// The first entries of hits and patterns, as many as begin within so many characters when each is written out.
+fn beginning(data: &ToolData, chars: usize) -> ToolData {
+    let count = |text: &str| text.chars().count();
+    let mut used = 0;
+    let mut begins = |head: usize, rest: usize| {
+        let fits = used + head <= chars;
+        used += head + rest;
+        fits
+    };
+    match data {
+        ToolData::Hits(found) => {
+            // `L12 high reentrancy:`, and behind it a space, the text and a line feed.
+            let head = |hit: &ScanHit| {
+                count(&hit.line.to_string()) + count(hit.severity.name()) + count(&hit.pattern) + "L  :".len()
+            };
+            let hits = found.hits.iter().take_while(|hit| begins(head(hit), count(&hit.text) + 2)).cloned().collect();
+            ToolData::Hits(ScanHits { hits, counts: found.counts.clone() })
+        }
+        ToolData::Patterns(notes) => {
+            // `reentrancy (high): An external call …`, and behind it the parts.
+            let head = |note: &PatternNote| {
+                count(&note.pattern) + count(note.severity.name()) + count(&note.description) + " (): ".len()
+            };
+            let rest = |note: &PatternNote| {
+                let confirm: usize = note.confirm.iter().map(|question| count(question) + 1).sum();
+                confirm + [&note.what, &note.why, &note.fix].map(|part| count(part) + 1).iter().sum::<usize>()
+            };
+            ToolData::Patterns(notes.iter().take_while(|note| begins(head(note), rest(note))).cloned().collect())
+        }
+        ToolData::Outline(_) | ToolData::Recalled(_) => data.clone(),
     }
 }
 

@@ -10,8 +10,9 @@ use serde_json::{Map, Value};
 use tokio::time::Instant;
 use tracing::{Instrument as _, Span, field};
 
-use super::context::{ToolContext, traced};
+use super::context::{Secrets, ToolContext, traced};
 use super::{Tool, ToolOutput};
+use crate::backend::ToolData;
 use crate::error::ErrorKind;
 use crate::memory::{EvidenceStatus, MemorySource};
 use crate::schema;
@@ -48,6 +49,9 @@ pub struct ToolReport {
     /// What it told of the subscriber, where a replay does not run it again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub told: Option<Vec<Disclosure>>,
+    /// What the text says, as data. No transcript keeps it: a replay has it where it runs the call again.
+    #[serde(skip)]
+    pub data: Option<Arc<ToolData>>,
 }
 
 impl ToolReport {
@@ -59,7 +63,7 @@ impl ToolReport {
     /// A call that ended so, and nothing more to say of it.
     pub fn new(status: EvidenceStatus, text: impl Into<String>, summary: impl Into<String>) -> Self {
         let (text, summary) = (text.into(), summary.into());
-        Self { status, text, summary, millis: 0, recorded: false, waits: false, told: None }
+        Self { status, text, summary, millis: 0, recorded: false, waits: false, told: None, data: None }
     }
 
     fn failed(text: String, summary: &str) -> Self {
@@ -147,6 +151,7 @@ async fn dispatch_in_span(
     let mut report = report_of(called, card.timeout);
     report.millis = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
     report.text = text::cut(cx.secrets().redact(report.text), card.output_cap);
+    report.data = report.data.and_then(|data| redacted(data, cx.secrets()));
     for heard in report.told.iter_mut().flatten() {
         if let Disclosure::Text(text) = heard {
             *text = cx.secrets().redact(std::mem::take(text));
@@ -154,6 +159,31 @@ async fn dispatch_in_span(
     }
     report.summary = text::line(&cx.secrets().redact(report.summary), SUMMARY_CHARS);
     (report, end)
+}
+
+/// The data without the operator's secrets; none where what is left cannot be read as data any more.
+fn redacted(data: Arc<ToolData>, secrets: &Secrets) -> Option<Arc<ToolData>> {
+    if secrets.names().next().is_none() {
+        return Some(data);
+    }
+    let mut value = serde_json::to_value(&*data).ok()?;
+    redact_texts(&mut value, secrets);
+    serde_json::from_value(value).ok().map(Arc::new)
+}
+
+fn redact_texts(value: &mut Value, secrets: &Secrets) {
+    match value {
+        Value::String(text) => *text = secrets.redact(std::mem::take(text)),
+        Value::Array(values) => values.iter_mut().for_each(|value| redact_texts(value, secrets)),
+        Value::Object(fields) => {
+            let redacted = std::mem::take(fields).into_iter().map(|(name, mut value)| {
+                redact_texts(&mut value, secrets);
+                (secrets.redact(name), value)
+            });
+            *fields = redacted.collect();
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
 }
 
 fn end_of(called: &Result<crate::error::Result<ToolOutput>, Cut>) -> CallEnd {
@@ -210,8 +240,9 @@ async fn call_apart(
 fn report_of(called: Result<crate::error::Result<ToolOutput>, Cut>, most: Duration) -> ToolReport {
     match called {
         Ok(Ok(output)) => {
-            let ToolOutput { text, summary, recorded, waits, told } = output;
-            ToolReport { recorded, waits, told, ..ToolReport::new(EvidenceStatus::Ok, text, summary) }
+            let ToolOutput { text, summary, recorded, waits, told, data } = output;
+            let data = data.map(Arc::new);
+            ToolReport { recorded, waits, told, data, ..ToolReport::new(EvidenceStatus::Ok, text, summary) }
         }
         Ok(Err(error)) => {
             let hint = error.hint_text().map(|hint| format!("\nHint: {hint}")).unwrap_or_default();

@@ -20,6 +20,8 @@ mod sandboxed;
 mod toolbox;
 mod working_copy;
 
+/// What a tool can say of itself and of its results as data, for backends without a language model.
+pub use crate::backend::{ToolData, ToolPurpose};
 pub use context::{Agents, AnswerKeeping, AskRules, Secrets, TaskFrame, ToolContext, traced};
 pub use context::{with_working_copy, with_working_copy_inline};
 pub(crate) use dispatch::{CallEnd, dispatch_to_end};
@@ -41,6 +43,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use serde_json::{Map, Value};
 
+use crate::backend::ToolRole;
 use crate::error::Result;
 
 /// What a tool touches.
@@ -91,6 +94,9 @@ pub struct ToolSpec {
     pub lookup: bool,
     /// A typical call from question to answer, for models that have to be shown one.
     pub few_shot: Option<FewShotExample>,
+    /// What it is for, where a backend without a language model can plan by it; such a backend calls a tool that does not say
+    /// only where nothing else is left.
+    pub purpose: Option<ToolPurpose>,
 }
 
 /// A call of a tool, worked from the question to the answer.
@@ -124,6 +130,7 @@ impl ToolSpec {
             quick: false,
             lookup: false,
             few_shot: None,
+            purpose: None,
         }
     }
 
@@ -131,6 +138,16 @@ impl ToolSpec {
     pub fn with_few_shot(self, question: &str, args: Value, result: &str, answer: &str) -> Self {
         let worked = FewShotExample { question: question.into(), args, result: result.into(), answer: answer.into() };
         Self { few_shot: Some(worked), ..self }
+    }
+
+    /// The card of a tool that says what it is for: see [`ToolSpec::purpose`].
+    pub fn for_purpose(self, purpose: ToolPurpose) -> Self {
+        Self { purpose: Some(purpose), ..self }
+    }
+
+    /// The tool's name with what it is for, where it says so.
+    pub(crate) fn role(&self) -> Option<ToolRole> {
+        self.purpose.map(|purpose| ToolRole { tool: self.name.clone(), purpose })
     }
 
     /// The card of a tool that does very little: see [`ToolSpec::quick`].
@@ -157,12 +174,14 @@ pub struct ToolOutput {
     pub waits: bool,
     /// What it told of the subscriber, for a replay that does not run the call.
     pub told: Option<Vec<Disclosure>>,
+    /// What the text says, as data, for a backend that reads no texts. The model never sees it, and no record keeps it.
+    pub data: Option<ToolData>,
 }
 
 impl ToolOutput {
     /// An output that a replay makes again: `text` is for the model, `summary` a line for people.
     pub fn new(text: impl Into<String>, summary: impl Into<String>) -> Self {
-        Self { text: text.into(), summary: summary.into(), recorded: false, waits: false, told: None }
+        Self { text: text.into(), summary: summary.into(), recorded: false, waits: false, told: None, data: None }
     }
 
     /// The same, for a replay to read from the record: see [`ToolOutput::recorded`].
@@ -173,6 +192,11 @@ impl ToolOutput {
     /// The same of a call whose change waits for a person: see [`ToolOutput::waits`].
     pub fn waiting(self) -> Self {
         Self { waits: true, ..self }
+    }
+
+    /// The same with what the text says as data: see [`ToolOutput::data`].
+    pub fn with_data(self, data: ToolData) -> Self {
+        Self { data: Some(data), ..self }
     }
 
     /// The same with what it told of the subscriber: see [`ToolOutput::told`].

@@ -64,7 +64,8 @@ impl ProgramTool {
             Permission::Process,
             schema.unwrap_or_else(|| json!({ "type": "object" })),
         );
-        Self { card: ToolSpec { timeout: TIMEOUT + Duration::from_secs(5), ..card }, program }
+        let purpose = replaced.and_then(|card| card.purpose);
+        Self { card: ToolSpec { timeout: TIMEOUT + Duration::from_secs(5), purpose, ..card }, program }
     }
 }
 

@@ -1,10 +1,11 @@
 //! What a hard task taught, as a procedure: the calls in their order, and the patterns they were about.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::hits::{self, is_name};
-use super::notes;
-use super::talk::{Skill, skill_lines};
+use herm_agent::backend::{CompletionRequest, ToolPurpose};
+
+use super::report;
+use super::talk::{self, Skill, Step, is_name, skill_lines};
 use crate::skill::PatternSeverity as Severity;
 
 /// How many patterns a procedure is about.
@@ -13,28 +14,12 @@ const PATTERNS: usize = 2;
 const NAME_CHARS: usize = 64;
 const DESCRIPTION_CHARS: usize = 400;
 
-/// A call as the record tells it.
-struct Done<'a> {
-    tool: &'a str,
-    args: Map<String, Value>,
-    worked: bool,
-    result: &'a str,
-}
-
-impl Done<'_> {
-    fn arg(&self, name: &str) -> Option<&str> {
-        self.args.get(name).and_then(Value::as_str)
-    }
-}
-
-/// Decides what is kept of a task, from the question that tells it.
-pub(super) fn write(question: &str) -> Value {
-    // The task's text stands above this heading, so the last one is the runtime's; the answer is one
-    // line of JSON, so the last of those is too.
-    let (above, below) = question.rsplit_once("\n# What was done\n").unwrap_or((question, ""));
-    let (record, _) = below.rsplit_once("\n# Final answer\n").unwrap_or((below, ""));
-    let (listing, _) = above.split_once("\n# Task\n").unwrap_or((above, ""));
-    let done = calls(record);
+/// Decides what is kept of a task, from its calls and from the skills that the question lists.
+pub(super) fn write(ask: &CompletionRequest) -> Value {
+    let question = ask.messages.last().map_or("", |message| &*message.content);
+    let (listing, _) = question.split_once("\n# Task\n").unwrap_or((question, ""));
+    let mut done = talk::steps(ask);
+    done.retain(|step| is_name(step.tool));
     let patterns = patterns(&done);
     if patterns.is_empty() {
         return none("no pattern hit: there is no procedure to write down");
@@ -58,50 +43,12 @@ fn none(reason: &str) -> Value {
     json!({ "action": "none", "reason": reason })
 }
 
-/// `2. scan {} → ok`, and what it returned below.
-fn calls(record: &str) -> Vec<Done<'_>> {
-    let mut calls: Vec<Done<'_>> = Vec::new();
-    let mut last = 0;
-    let mut at = 0;
-    let mut begun = 0;
-    for line in record.split_inclusive('\n') {
-        let start = at;
-        at += line.len();
-        // Numbers only grow; a line of a result that looks like a call seldom fits in.
-        if let Some((number, call)) = call(line.trim_end()).filter(|(number, _)| *number > last) {
-            if let Some(before) = calls.last_mut() {
-                before.result = record.get(begun..start).unwrap_or_default();
-            }
-            (last, begun) = (number, at);
-            calls.push(call);
-        }
-    }
-    if let Some(before) = calls.last_mut() {
-        before.result = record.get(begun..).unwrap_or_default();
-    }
-    calls
-}
-
-fn call(line: &str) -> Option<(usize, Done<'_>)> {
-    let (number, rest) = line.split_once(". ")?;
-    let (call, status) = rest.rsplit_once(" → ")?;
-    let (tool, args) = call.split_once(' ')?;
-    let worked = match status {
-        "ok" => true,
-        "failed" | "refused" => false,
-        _ => return None,
-    };
-    let args = serde_json::from_str(args).unwrap_or_default();
-    is_name(tool).then_some((number.parse().ok()?, Done { tool, args, worked, result: "" }))
-}
-
 /// The worst patterns that hit, by name.
-fn patterns<'a>(done: &[Done<'a>]) -> Vec<&'a str> {
-    let scans = done.iter().filter(|call| call.tool == "scan" && call.worked);
+fn patterns<'a>(done: &[Step<'a>]) -> Vec<&'a str> {
     let mut found: Vec<(Severity, &'a str)> = Vec::new();
-    for hit in scans.flat_map(|call| hits::hits(call.result)) {
+    for hit in report::hits(done) {
         if !found.iter().any(|(_, pattern)| *pattern == hit.pattern) {
-            found.push((hit.severity, hit.pattern));
+            found.push((hit.severity, &hit.pattern));
         }
     }
     found.sort_by_key(|(severity, _)| *severity);
@@ -127,12 +74,12 @@ fn covers(skill: &Skill<'_>, patterns: &[&str]) -> bool {
     patterns.iter().flat_map(|pattern| pattern.split(['-', '_'])).all(|word| words.contains(&word))
 }
 
-fn description(patterns: &[&str], done: &[Done<'_>]) -> String {
-    let mut text = format!("Use when scan hits {}.", patterns.join(" and "));
-    let searches = done.iter().filter(|call| call.tool == "pattern_search" && call.worked);
-    let notes: Vec<notes::Note> = searches.flat_map(|call| notes::notes(call.result, call.arg("name"))).collect();
+fn description(patterns: &[&str], done: &[Step<'_>]) -> String {
+    let scanner = done.iter().find(|step| step.hits().is_some()).map_or("a scan", |step| step.tool);
+    let mut text = format!("Use when {scanner} hits {}.", patterns.join(" and "));
     for pattern in patterns {
-        let told = notes.iter().find(|note| note.pattern == *pattern && note.description.ends_with('.'));
+        let mut notes = done.iter().filter_map(Step::notes).flatten();
+        let told = notes.find(|note| note.pattern == *pattern && note.description.ends_with('.'));
         if let Some(note) = told.filter(|note| text.len() + note.description.len() < DESCRIPTION_CHARS) {
             text.push(' ');
             text.push_str(&note.description);
@@ -141,22 +88,27 @@ fn description(patterns: &[&str], done: &[Done<'_>]) -> String {
     text
 }
 
-fn body(patterns: &[&str], done: &[Done<'_>]) -> String {
+fn body(patterns: &[&str], done: &[Step<'_>]) -> String {
     let names = patterns.iter().map(|pattern| format!("`{pattern}`")).collect::<Vec<_>>().join(" and ");
     let mut steps: Vec<String> = Vec::new();
-    for call in done.iter().filter(|call| call.worked) {
-        let step = match call.tool {
-            "outline" => "Call `outline` to see what stands where.".to_owned(),
-            "scan" => format!("Call `scan` and take the hits by pattern, worst first. Here they were of {names}."),
-            "pattern_search" => {
-                format!("Call `pattern_search` with `name` for {names}, and read how to confirm each.")
+    for call in done.iter().filter(|call| call.is_ok()) {
+        let tool = call.tool;
+        let step = match call.purpose {
+            Some(ToolPurpose::Outlines) => format!("Call `{tool}` to see what stands where."),
+            Some(ToolPurpose::Scans) => {
+                format!("Call `{tool}` and take the hits by pattern, worst first. Here they were of {names}.")
             }
-            "skill_view" => match call.arg("name").filter(|name| is_name(name)) {
-                Some(name) => format!("Call `skill_view` for `{name}` and follow it."),
-                None => "Call `skill_view` for the procedure that fits.".to_owned(),
+            Some(ToolPurpose::ExplainsPatterns) => {
+                format!("Call `{tool}` with `name` for {names}, and read how to confirm each.")
+            }
+            Some(ToolPurpose::LoadsSkill) => match call.arg("name").filter(|name| is_name(name)) {
+                Some(name) => format!("Call `{tool}` for `{name}` and follow it."),
+                None => format!("Call `{tool}` for the procedure that fits."),
             },
-            "recall" => "Call `recall` with the names in the input and the worst pattern.".to_owned(),
-            tool => format!("Call `{tool}`."),
+            Some(ToolPurpose::Recalls) => {
+                format!("Call `{tool}` with the names in the input and the worst pattern.")
+            }
+            _ => format!("Call `{tool}`."),
         };
         if !steps.contains(&step) {
             steps.push(step);
@@ -172,7 +124,7 @@ fn body(patterns: &[&str], done: &[Done<'_>]) -> String {
     text.push_str(&format!(
         "\n## What is known\n\n{names}: their signals matched. A signal is a hint; no match was confirmed by eye.\n"
     ));
-    let failed: Vec<&str> = done.iter().filter(|call| !call.worked).map(|call| call.tool).collect();
+    let failed: Vec<&str> = done.iter().filter(|call| !call.is_ok()).map(|call| call.tool).collect();
     if !failed.is_empty() {
         text.push_str(&format!("\nDid not work, and was done without: `{}`.\n", failed.join("`, `")));
     }

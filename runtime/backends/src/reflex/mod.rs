@@ -1,11 +1,13 @@
 //! The embedded default: deterministic, no language model, no network.
 //!
-//! It knows nothing but the messages of a [`CompletionRequest`] and keeps nothing between two of them: the same
-//! messages give the same bytes. A turn goes through these modules:
+//! It knows nothing but a [`CompletionRequest`] and keeps nothing between two of them: the same request gives the same
+//! bytes. It plans by what tools say they are for and goes by their results as data
+//! ([`ToolRecord`](herm_agent::backend::ToolRecord)); it knows no tool by name, and what a tool wrote for a model is at most
+//! quoted. A turn goes through these modules:
 //!
-//! - [`talk`] reads the conversation: the tools that may be called, what was called, what came back.
+//! - [`talk`] reads the request: the tools that may be called, what was called, what came back.
 //! - [`plan`] chooses the next call, or none.
-//! - [`hits`], [`notes`] and [`outline`] read what the tools returned; [`report`] joins them.
+//! - [`report`] joins what the tools found, with [`outline`] to say where a line stands.
 //! - [`wording`] says it in sentences, [`fields`] by the name of a property, and [`fill`] in the shape
 //!   of the role's schema, with [`shape`] reading that schema.
 //! - [`lesson`] writes down what a hard task taught.
@@ -15,9 +17,7 @@
 
 mod fields;
 mod fill;
-mod hits;
 mod lesson;
-mod notes;
 mod outline;
 mod plan;
 mod report;
@@ -73,7 +73,7 @@ impl Backend for Reflex {
 
 fn reply(ask: &CompletionRequest) -> String {
     if ask.purpose == Purpose::Synthesis {
-        return lesson::write(ask.messages.last().map_or("", |message| &message.content)).to_string();
+        return lesson::write(ask).to_string();
     }
     let talk = Talk::read(ask);
     match plan::next(&talk) {

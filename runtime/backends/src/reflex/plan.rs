@@ -4,17 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
-use super::hits;
-use super::report::{self, Finding};
-use super::talk::{Outcome, Skill, Talk, Tool};
+use herm_agent::backend::ToolPurpose;
 
-/// Tools that write: nothing without a mind should.
-const WRITERS: [&str; 3] = ["memory", "note", "skill_manage"];
-/// Tools whose turn comes in the order below, and not because they happen to be first.
-const KNOWN: [&str; 6] = ["outline", "scan", "pattern_search", "skill_view", "skills_list", "recall"];
-/// Tools that reach out of the task. They are called only where there is nothing else, and never because
-/// the others failed: the input would choose the address.
-const OUTWARD: [&str; 4] = ["fetch_url", "web_search", "ask_agent", "http_secret"];
+use super::report::{self, Finding};
+use super::talk::{Skill, Talk, Tool};
+
 /// With fewer calls than this the outline is left out: the hits are worth more.
 const CALLS_FOR_OUTLINE: usize = 3;
 /// How much of the input is searched for words, and how much is handed to a tool.
@@ -37,13 +31,12 @@ pub(super) fn next(talk: &Talk<'_>) -> Option<Call> {
     if talk.tools.is_empty() || talk.calls_left == 0 {
         return None;
     }
-    let hits: Vec<_> = talk.results("scan").flat_map(|step| hits::hits(step.text)).collect();
-    let findings = report::findings(talk, &hits);
+    let findings = report::findings(talk);
     outline(talk)
-        .or_else(|| once(talk, "scan", Map::new()))
+        .or_else(|| once(talk, ToolPurpose::Scans, Map::new()))
         .or_else(|| search(talk, &findings))
-        .or_else(|| once(talk, "skill_view", object(&[("name", best_skill(talk, &findings)?)])))
-        .or_else(|| once(talk, "recall", object(&[("query", &query(talk.input, &findings)?)])))
+        .or_else(|| once(talk, ToolPurpose::LoadsSkill, object(&[("name", best_skill(talk, &findings)?)])))
+        .or_else(|| once(talk, ToolPurpose::Recalls, object(&[("query", &query(talk.input, &findings)?)])))
         .or_else(|| any_other(talk))
 }
 
@@ -52,9 +45,9 @@ fn object(pairs: &[(&str, &str)]) -> Map<String, Value> {
 }
 
 /// A call of a tool that was not called yet, where its required arguments are there.
-fn once(talk: &Talk<'_>, tool: &str, args: Map<String, Value>) -> Option<Call> {
-    let card = talk.tool(tool).filter(|_| !talk.tried(tool))?;
-    required(card).all(|name| args.contains_key(name)).then(|| Call { tool: tool.to_owned(), args })
+fn once(talk: &Talk<'_>, purpose: ToolPurpose, args: Map<String, Value>) -> Option<Call> {
+    let card = talk.tool(purpose).filter(|card| !talk.tried(&card.name))?;
+    required(card).all(|name| args.contains_key(name)).then(|| Call { tool: card.name.clone(), args })
 }
 
 fn required(tool: &Tool) -> impl Iterator<Item = &str> {
@@ -62,17 +55,18 @@ fn required(tool: &Tool) -> impl Iterator<Item = &str> {
 }
 
 fn outline(talk: &Talk<'_>) -> Option<Call> {
-    let has_time = talk.calls_left >= CALLS_FOR_OUTLINE || talk.tool("scan").is_none();
-    once(talk, "outline", Map::new()).filter(|_| has_time && !talk.tried("scan"))
+    let has_time = talk.calls_left >= CALLS_FOR_OUTLINE || talk.tool(ToolPurpose::Scans).is_none();
+    let has_scanned = talk.calls(ToolPurpose::Scans).next().is_some();
+    once(talk, ToolPurpose::Outlines, Map::new()).filter(|_| has_time && !has_scanned)
 }
 
 /// The worst pattern in full, then the others: in full where it is one, their beginnings where
 /// there are more of them.
 fn search(talk: &Talk<'_>, findings: &[Finding<'_>]) -> Option<Call> {
-    let card = talk.tool("pattern_search")?;
-    let calls: Vec<_> = talk.steps.iter().filter(|step| step.tool == "pattern_search").collect();
+    let card = talk.tool(ToolPurpose::ExplainsPatterns)?;
+    let calls: Vec<_> = talk.calls(ToolPurpose::ExplainsPatterns).collect();
     // A search that failed will fail for another pattern too.
-    if calls.len() >= 2 || calls.iter().any(|step| step.outcome != Outcome::Ok) {
+    if calls.len() >= 2 || calls.iter().any(|step| !step.is_ok()) {
         return None;
     }
     let named = |finding: &&Finding<'_>| calls.iter().any(|step| step.arg("name") == Some(finding.pattern));
@@ -230,17 +224,19 @@ fn cut(text: &str, most: usize) -> String {
     text.chars().take(most).collect()
 }
 
-/// With tools nobody here knows: the first whose required arguments the input can fill, until one ran.
+/// With tools that do not say what they are for: the first whose required arguments the input can fill, until one ran.
 fn any_other(talk: &Talk<'_>) -> Option<Call> {
-    if talk.steps.iter().any(|step| step.outcome == Outcome::Ok) {
+    if talk.steps.iter().any(|step| step.is_ok()) {
         return None;
     }
-    let unknown = |tool: &&Tool| {
-        let name = tool.name.as_str();
-        let reaches_out = OUTWARD.contains(&name) && !talk.steps.is_empty();
-        !KNOWN.contains(&name) && !WRITERS.contains(&name) && !reaches_out
+    // What writes is not called: nothing without a mind should. What reaches out is called only where there is nothing else,
+    // and never because the others failed: the input would choose the address.
+    let unknown = |tool: &&Tool| match tool.purpose {
+        None => true,
+        Some(ToolPurpose::ReachesOut) => talk.steps.is_empty(),
+        Some(_) => false,
     };
-    let listing = talk.tools.iter().filter(|tool| tool.name == "skills_list");
+    let listing = talk.tools.iter().filter(|tool| tool.purpose == Some(ToolPurpose::ListsSkills));
     let mut tools = talk.tools.iter().filter(unknown).chain(listing).filter(|tool| !talk.tried(&tool.name));
     tools.find_map(|tool| {
         let args: Option<Map<String, Value>> =

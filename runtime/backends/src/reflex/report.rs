@@ -2,11 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::hits::{self, Hit};
-use super::notes::{self, Note};
 use super::outline::Outline;
-use super::talk::Talk;
-use crate::skill::PatternSeverity as Severity;
+use super::talk::{Step, Talk, is_name};
+use crate::skill::{PatternNote, PatternSeverity as Severity};
+use herm_agent::backend::ScanHit;
 
 /// Words in the name of a pattern whose lines are never repeated.
 const SECRET_WORDS: [&str; 5] = ["secret", "credential", "password", "private-key", "api-key"];
@@ -42,23 +41,22 @@ pub(super) struct Report<'a> {
     pub(super) left_out: usize,
     /// The texts of the lines that hit, as they stand in the input.
     pub(super) lines: BTreeMap<u64, &'a str>,
-    notes: Vec<Note>,
+    notes: Vec<&'a PatternNote>,
     secret_lines: BTreeSet<u64>,
 }
 
 impl<'a> Report<'a> {
     /// Joins what a conversation holds, with `most` findings.
     pub(super) fn of(talk: &'a Talk<'a>, most: usize) -> Self {
-        let hits: Vec<Hit<'a>> = talk.results("scan").flat_map(|step| hits::hits(step.text)).collect();
-        let mut findings = findings(talk, &hits);
+        let hits = hits(&talk.steps);
+        let mut findings = findings(talk);
         let left_out = findings.len().saturating_sub(most);
         findings.truncate(most);
-        let is_secret = |hit: &&Hit<'_>| SECRET_WORDS.iter().any(|word| hit.pattern.contains(word));
-        let searches = talk.results("pattern_search");
+        let is_secret = |hit: &&&ScanHit| SECRET_WORDS.iter().any(|word| hit.pattern.contains(word));
         Self {
-            outline: talk.results("outline").next().map(|step| Outline::read(step.text)).unwrap_or_default(),
+            outline: Outline(talk.steps.iter().find_map(Step::outline)),
             lines: lines(talk.input, &hits),
-            notes: searches.flat_map(|step| notes::notes(step.text, step.arg("name"))).collect(),
+            notes: talk.steps.iter().filter_map(Step::notes).flatten().collect(),
             secret_lines: hits.iter().filter(is_secret).map(|hit| hit.line).collect(),
             talk,
             findings,
@@ -67,8 +65,8 @@ impl<'a> Report<'a> {
     }
 
     /// What the library says of a pattern; the fullest note where several were read.
-    pub(super) fn note(&self, pattern: &str) -> Option<&Note> {
-        self.notes.iter().filter(|note| note.pattern == pattern).max_by_key(|note| note.fix.len())
+    pub(super) fn note(&self, pattern: &str) -> Option<&'a PatternNote> {
+        self.notes.iter().copied().filter(|note| note.pattern == pattern).max_by_key(|note| note.fix.len())
     }
 
     /// How many lines hit, over all findings.
@@ -82,16 +80,26 @@ impl<'a> Report<'a> {
     }
 }
 
+/// The hits of all scans, in their order. What no scan of lines by named patterns could say is left out.
+pub(super) fn hits<'a>(steps: &[Step<'a>]) -> Vec<&'a ScanHit> {
+    let hits = steps.iter().filter_map(Step::hits).flat_map(|found| &found.hits);
+    hits.filter(|hit| hit.line > 0 && is_name(&hit.pattern)).collect()
+}
+
 /// The patterns that hit, worst first, each once.
-pub(super) fn findings<'a>(talk: &Talk<'a>, hits: &[Hit<'a>]) -> Vec<Finding<'a>> {
-    let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
-    talk.results("scan").for_each(|step| counts.extend(hits::counts(step.text)));
+pub(super) fn findings<'a>(talk: &Talk<'a>) -> Vec<Finding<'a>> {
+    let counts: BTreeMap<&str, u64> = talk
+        .steps
+        .iter()
+        .filter_map(Step::hits)
+        .flat_map(|found| found.counts.iter().map(|(pattern, count)| (pattern.as_str(), *count)))
+        .collect();
     let mut places: BTreeMap<&str, usize> = BTreeMap::new();
     let mut findings: Vec<Finding<'a>> = Vec::new();
-    for hit in hits {
-        let place = *places.entry(hit.pattern).or_insert(findings.len());
+    for hit in hits(&talk.steps) {
+        let place = *places.entry(&hit.pattern).or_insert(findings.len());
         if place == findings.len() {
-            findings.push(Finding { pattern: hit.pattern, severity: hit.severity, lines: Vec::new(), total: 0 });
+            findings.push(Finding { pattern: &hit.pattern, severity: hit.severity, lines: Vec::new(), total: 0 });
         }
         findings.get_mut(place).into_iter().for_each(|finding| finding.lines.push(hit.line));
     }
@@ -107,8 +115,8 @@ pub(super) fn findings<'a>(talk: &Talk<'a>, hits: &[Hit<'a>]) -> Vec<Finding<'a>
 
 /// The lines that hit. The scan cuts long ones, so they are read from the input; where that disagrees
 /// the scan is believed.
-fn lines<'a>(input: &'a str, hits: &[Hit<'a>]) -> BTreeMap<u64, &'a str> {
-    let mut lines: BTreeMap<u64, &'a str> = hits.iter().map(|hit| (hit.line, hit.text)).collect();
+fn lines<'a>(input: &'a str, hits: &[&'a ScanHit]) -> BTreeMap<u64, &'a str> {
+    let mut lines: BTreeMap<u64, &'a str> = hits.iter().map(|hit| (hit.line, hit.text.trim())).collect();
     for (number, line) in (1..).zip(input.lines()) {
         if let Some(shown) = lines.get_mut(&number)
             && line.trim().starts_with(*shown)

@@ -1,8 +1,15 @@
-//! What a conversation says: the tools, the skills, the input, and what was called so far.
+//! What a request says: the tools, the skills, the input, and what was called so far.
 
 use serde_json::{Map, Value};
 
-use herm_agent::backend::{ChatMessage, CompletionRequest, Role};
+use herm_agent::backend::{
+    CallResult, ChatMessage, CompletionRequest, InputOutline, RecalledLine, Role, ScanHits, ToolData, ToolPurpose,
+    ToolRecord,
+};
+use herm_brain::memory::EvidenceStatus;
+
+use super::wording;
+use crate::skill::PatternNote;
 
 /// The turns of a task where the prompt does not say.
 const USUAL_TURNS: usize = 8;
@@ -13,6 +20,8 @@ const LAST_TURN: &str = "\n\n[This is the last turn.";
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Tool {
     pub(super) name: String,
+    /// What it is for, where it says so.
+    pub(super) purpose: Option<ToolPurpose>,
     /// The JSON Schema of its arguments.
     pub(super) args: Value,
 }
@@ -25,32 +34,105 @@ pub(super) struct Skill<'a> {
     pub(super) description: &'a str,
 }
 
-/// What came of a call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Outcome {
-    Ok,
-    Failed,
-    /// It was not made.
-    Refused,
-}
-
 /// A call that was made, and what came of it.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Step<'a> {
     pub(super) tool: &'a str,
-    /// The arguments; empty where the reply that held them cannot be read any more.
-    pub(super) args: Map<String, Value>,
+    /// What the tool is for, where it says so.
+    pub(super) purpose: Option<ToolPurpose>,
     /// What came of it.
-    pub(super) outcome: Outcome,
+    pub(super) status: EvidenceStatus,
     /// What the tool said.
-    pub(super) text: &'a str,
+    pub(super) said: Quotable<'a>,
+    args: &'a Map<String, Value>,
+    data: Option<&'a ToolData>,
 }
 
-impl Step<'_> {
+/// What a tool wrote for a model. It can be quoted; nothing here reads it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Quotable<'a>(&'a str);
+
+impl Quotable<'_> {
+    /// The text on one line, cut at `most` characters, without secrets.
+    pub(super) fn quote(self, most: usize) -> String {
+        wording::short(self.0, most)
+    }
+}
+
+impl<'a> Step<'a> {
+    fn of(call: &'a CallResult, record: &ToolRecord) -> Self {
+        Self {
+            tool: &call.tool,
+            purpose: record.purpose(&call.tool),
+            status: call.status,
+            said: Quotable(&call.text),
+            args: &call.args,
+            data: call.data.as_deref(),
+        }
+    }
+
     /// A text among the arguments.
-    pub(super) fn arg(&self, name: &str) -> Option<&str> {
+    pub(super) fn arg(&self, name: &str) -> Option<&'a str> {
         self.args.get(name).and_then(Value::as_str)
     }
+
+    /// Whether the call went well.
+    pub(super) fn is_ok(&self) -> bool {
+        self.status == EvidenceStatus::Ok
+    }
+
+    /// Whether the call went well and gave its result as text alone.
+    pub(super) fn lacks_data(&self) -> bool {
+        self.is_ok() && self.data.is_none()
+    }
+
+    /// What it found, where the call went well and the tool gives data.
+    fn found(&self) -> Option<&'a ToolData> {
+        self.data.filter(|_| self.is_ok())
+    }
+
+    /// How the input is built.
+    pub(super) fn outline(&self) -> Option<&'a InputOutline> {
+        match self.found()? {
+            ToolData::Outline(outline) => Some(outline),
+            _ => None,
+        }
+    }
+
+    /// Where patterns hit.
+    pub(super) fn hits(&self) -> Option<&'a ScanHits> {
+        match self.found()? {
+            ToolData::Hits(hits) => Some(hits),
+            _ => None,
+        }
+    }
+
+    /// What the library says of patterns.
+    pub(super) fn notes(&self) -> Option<&'a [PatternNote]> {
+        match self.found()? {
+            ToolData::Patterns(notes) => Some(notes),
+            _ => None,
+        }
+    }
+
+    /// What earlier tasks said.
+    pub(super) fn recalled(&self) -> Option<&'a [RecalledLine]> {
+        match self.found()? {
+            ToolData::Recalled(lines) => Some(lines),
+            _ => None,
+        }
+    }
+}
+
+/// The calls that a request tells of.
+pub(super) fn steps(ask: &CompletionRequest) -> Vec<Step<'_>> {
+    ask.tools.calls.iter().map(|call| Step::of(call, &ask.tools)).collect()
+}
+
+/// Whether a text is a name as patterns, skills and tools have them.
+pub(super) fn is_name(text: &str) -> bool {
+    let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'_');
+    (1..=64).contains(&text.len()) && text.bytes().all(allowed)
 }
 
 /// What a conversation says, as far as the reflex reads it.
@@ -72,39 +154,37 @@ pub(super) struct Talk<'a> {
 impl<'a> Talk<'a> {
     /// Reads the conversation that a request holds.
     pub(super) fn read(ask: &'a CompletionRequest) -> Self {
-        let texts: Vec<&str> = texts(&ask.messages);
         let system = ask.messages.first().filter(|first| first.role == Role::System);
         let at = usize::from(system.is_some());
         let system: &str = system.map_or("", |message| &message.content);
         let replies = ask.messages.iter().filter(|message| message.role == Role::Assistant).count();
-        let after = at + 1;
-        let steps = steps(ask.messages.get(after..).unwrap_or_default(), texts.get(after..).unwrap_or_default());
         // The legal replies are made for this very turn, and nothing that was noted earlier can stand
         // in them; the prompt is asked only where they say nothing.
         let shapes = ask.reply_schema.get("anyOf").and_then(Value::as_array);
-        let tools = match shapes {
+        let mut tools: Vec<Tool> = match shapes {
             Some(shapes) => shapes.iter().filter_map(call_shape).collect(),
             None => listed_tools(system),
         };
+        tools.iter_mut().for_each(|tool| tool.purpose = ask.tools.purpose(&tool.name));
         let declared = shapes.into_iter().flatten().rfind(|shape| call_shape(shape).is_none() && is_declared(shape));
         Self {
             tools,
             skills: skills(system),
-            input: texts.get(at).copied().unwrap_or_default(),
-            steps,
+            input: input(&ask.messages, at),
+            steps: steps(ask),
             answer: declared.cloned().or_else(|| declared_in(system)),
             calls_left: turns(system).saturating_sub(1).saturating_sub(replies),
         }
     }
 
-    /// A tool that may be called now.
-    pub(super) fn tool(&self, name: &str) -> Option<&Tool> {
-        self.tools.iter().find(|tool| tool.name == name)
+    /// A tool for a purpose that may be called now.
+    pub(super) fn tool(&self, purpose: ToolPurpose) -> Option<&Tool> {
+        self.tools.iter().find(|tool| tool.purpose == Some(purpose))
     }
 
-    /// The steps of a tool that returned something.
-    pub(super) fn results<'t>(&'t self, tool: &'t str) -> impl Iterator<Item = &'t Step<'a>> {
-        self.steps.iter().filter(move |step| step.tool == tool && step.outcome == Outcome::Ok)
+    /// The calls of tools for a purpose.
+    pub(super) fn calls(&self, purpose: ToolPurpose) -> impl Iterator<Item = &Step<'a>> {
+        self.steps.iter().filter(move |step| step.purpose == Some(purpose))
     }
 
     /// Whether a tool was called at all.
@@ -113,76 +193,19 @@ impl<'a> Talk<'a> {
     }
 }
 
-/// The messages without the note of the last turn.
-fn texts(messages: &[ChatMessage]) -> Vec<&str> {
-    let mut texts: Vec<&str> = messages.iter().map(|message| &*message.content).collect();
-    if let Some(last) = texts.last_mut()
-        && last.ends_with(']')
-        && let Some(at) = last.rfind(LAST_TURN)
-    {
-        *last = last.get(..at).unwrap_or(last);
-    }
-    texts
-}
-
-/// Pairs each reply with the message behind it.
-fn steps<'a>(messages: &'a [ChatMessage], texts: &[&'a str]) -> Vec<Step<'a>> {
-    let mut steps = Vec::new();
-    let mut reply: Option<&'a ChatMessage> = None;
-    for (message, text) in messages.iter().zip(texts) {
-        if message.role == Role::Assistant {
-            reply = Some(message);
-            continue;
-        }
-        // Only what directly follows a reply is a result: text elsewhere that looks like one is not.
-        let Some(reply) = reply.take() else { continue };
-        let called = called(&reply.content);
-        if let Some((outcome, tool, text)) = result(text) {
-            let args = called.filter(|(name, _)| name == tool).map(|(_, args)| args).unwrap_or_default();
-            steps.push(Step { tool, args, outcome, text });
-        } else if let Some(tool) = named(&reply.content) {
-            let args = called.map(|(_, args)| args).unwrap_or_default();
-            steps.push(Step { tool, args, outcome: Outcome::Refused, text });
-        }
-    }
-    steps
-}
-
-/// The call a reply holds.
-fn called(reply: &str) -> Option<(String, Map<String, Value>)> {
-    let (start, end) = (reply.find('{')?, reply.rfind('}')?);
-    let Value::Object(mut object) = serde_json::from_str(reply.get(start..=end)?).ok()? else { return None };
-    let name = object.get("tool")?.as_str()?.to_owned();
-    let args = object.remove("args").and_then(|args| args.as_object().cloned()).unwrap_or_default();
-    Some((name, args))
-}
-
-/// The name of the tool a reply calls, even where the rest of it was cut.
-fn named(reply: &str) -> Option<&str> {
-    let (_, rest) = reply.split_once("\"tool\"")?;
-    let (_, rest) = rest.split_once('"')?;
-    rest.split_once('"').map(|(name, _)| name)
-}
-
-/// `[result of NAME; data, not instructions]` and what stands below.
-fn result(text: &str) -> Option<(Outcome, &str, &str)> {
-    let (head, body) = text.split_once('\n').unwrap_or((text, ""));
-    let head = head.trim_end().strip_prefix('[')?.strip_suffix("; data, not instructions]")?;
-    let (kind, tool) = head.split_once(" of ")?;
-    let outcome = match kind {
-        "result" => Outcome::Ok,
-        "failure" => Outcome::Failed,
-        "refusal" => Outcome::Refused,
-        _ => return None,
-    };
-    Some((outcome, tool, body))
+/// The task's input, without the note of the last turn where it stands at its end.
+fn input(messages: &[ChatMessage], at: usize) -> &str {
+    let text: &str = messages.get(at).map_or("", |message| &message.content);
+    let has_note = at + 1 == messages.len() && text.ends_with(']');
+    let end = text.rfind(LAST_TURN).filter(|_| has_note);
+    end.and_then(|end| text.get(..end)).unwrap_or(text)
 }
 
 /// A legal reply that is a call.
 fn call_shape(shape: &Value) -> Option<Tool> {
     let properties = shape.get("properties")?;
     let name = properties.get("tool")?.get("const")?.as_str()?;
-    Some(Tool { name: name.to_owned(), args: properties.get("args")?.clone() })
+    Some(Tool { name: name.to_owned(), purpose: None, args: properties.get("args")?.clone() })
 }
 
 /// Whether a schema says anything beyond "some object that is not a call".
@@ -203,7 +226,7 @@ fn listed_tools(system: &str) -> Vec<Tool> {
     let mut tools: Vec<Tool> = Vec::new();
     for line in below(system, "Tools").lines() {
         if let Some((name, _)) = line.strip_prefix("- ").and_then(|rest| rest.split_once(": ")) {
-            tools.push(Tool { name: name.to_owned(), args: Value::Null });
+            tools.push(Tool { name: name.to_owned(), purpose: None, args: Value::Null });
         } else if let Some(args) = line.strip_prefix("  args: ")
             && let Some(tool) = tools.last_mut()
         {

@@ -1,8 +1,11 @@
 //! What there is to say, in sentences. Everything says plainly that it is a match of a signal.
 
-use super::hits::is_name;
+use herm_agent::backend::{RecalledLine, ToolPurpose};
+use herm_brain::memory::{EvidenceStatus, MemorySource};
+use herm_core::text::sentences;
+
 use super::report::{Finding, Report};
-use super::talk::Outcome;
+use super::talk::{Step, is_name};
 use crate::redact::redact;
 
 const QUOTE_CHARS: usize = 160;
@@ -12,27 +15,8 @@ const RECALL_CHARS: usize = 160;
 /// How many findings the summary names, and how many lines a finding.
 const NAMED_FINDINGS: usize = 4;
 const NAMED_LINES: usize = 12;
-
-/// The sentences of a text, each with its mark.
-pub(super) fn sentences(text: &str) -> Vec<&str> {
-    let mut sentences = Vec::new();
-    let mut start = 0;
-    let mut before = ' ';
-    for (at, c) in text.char_indices() {
-        let next = text.get(at + c.len_utf8()..).unwrap_or_default();
-        let begins = next.trim_start().starts_with(|c: char| !c.is_lowercase());
-        // A point behind a digit belongs to a version or a number of a list more often than not.
-        if matches!(c, '.' | '?' | '!') && next.starts_with(' ') && begins && !before.is_ascii_digit() {
-            let end = at + c.len_utf8();
-            sentences.extend(text.get(start..end).map(str::trim));
-            start = end;
-        }
-        before = c;
-    }
-    sentences.extend(text.get(start..).map(str::trim));
-    sentences.retain(|sentence| !sentence.is_empty());
-    sentences
-}
+/// What is said of a result that came as text alone.
+const LACKS_DATA: &str = "its result came as text alone, and no language model read it";
 
 /// The first sentences of a text, at most `most`.
 fn first(text: &str, most: usize) -> String {
@@ -59,7 +43,7 @@ pub(super) fn short(text: &str, most: usize) -> String {
     }
 }
 
-fn count(number: u64, noun: &str) -> String {
+pub(super) fn count(number: u64, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
@@ -202,8 +186,8 @@ pub(super) fn headline(report: &Report<'_>) -> String {
 
 /// The whole in a paragraph.
 pub(super) fn summary(report: &Report<'_>) -> String {
-    let size = report.outline.size.map(|size| format!(" ({size})")).unwrap_or_default();
-    let scanned = report.talk.results("scan").next();
+    let size = report.outline.size().map(|size| format!(" ({size})")).unwrap_or_default();
+    let scanned = report.talk.calls(ToolPurpose::Scans).find(|step| step.is_ok());
     let mut text = "No language model spoke. ".to_owned();
     if let Some(worst) = report.findings.first() {
         let all = (report.findings.len() + report.left_out) as u64;
@@ -221,6 +205,8 @@ pub(super) fn summary(report: &Report<'_>) -> String {
         ));
     } else if report.left_out > 0 {
         text.push_str(&format!("{} matched, too many to list here.", count(report.left_out as u64, "pattern")));
+    } else if let Some(step) = scanned.filter(|step| step.lacks_data()) {
+        text.push_str(&format!("The input was scanned, but what {} found is not known: {LACKS_DATA}.", step.tool));
     } else if scanned.is_some() {
         text.push_str(&format!(
             "No signal of the pattern library matches the input{size}. That proves nothing: signals see one line at a \
@@ -229,13 +215,13 @@ pub(super) fn summary(report: &Report<'_>) -> String {
     } else {
         text.push_str("The input was not scanned for patterns.");
     }
-    if let Some(time) = report.outline.facts.iter().find(|fact| fact.starts_with("Time")) {
+    if let Some(time) = report.outline.span() {
         text.push_str(&format!(" {time}."));
     }
-    let known = ["scan", "outline", "pattern_search", "skill_view", "skills_list", "recall"];
-    let others = report.talk.steps.iter().filter(|step| step.outcome == Outcome::Ok && !known.contains(&step.tool));
-    for step in others.take(2) {
-        text.push_str(&format!(" {} returned: {}", step.tool, short(step.text, RESULT_CHARS)));
+    let is_other =
+        |step: &&Step<'_>| matches!(step.purpose, None | Some(ToolPurpose::Writes | ToolPurpose::ReachesOut));
+    for step in report.talk.steps.iter().filter(|step| step.is_ok()).filter(is_other).take(2) {
+        text.push_str(&format!(" {} returned: {}", step.tool, step.said.quote(RESULT_CHARS)));
     }
     text
 }
@@ -244,27 +230,32 @@ pub(super) fn summary(report: &Report<'_>) -> String {
 pub(super) fn checked(report: &Report<'_>) -> Vec<String> {
     let mut checked = Vec::new();
     for step in report.talk.steps.iter().filter(|step| is_name(step.tool)) {
-        let what = match (step.outcome, step.tool) {
-            (Outcome::Failed, _) => format!("failed: {}", short(step.text, RECALL_CHARS)),
-            (Outcome::Refused, _) => format!("was refused: {}", short(step.text, RECALL_CHARS)),
-            (_, "outline") => {
-                report.outline.size.iter().chain(&report.outline.facts).copied().collect::<Vec<_>>().join("; ")
+        let what = match (step.status, step.purpose) {
+            (EvidenceStatus::Failed, _) => format!("failed: {}", step.said.quote(RECALL_CHARS)),
+            (EvidenceStatus::Refused, _) => format!("was refused: {}", step.said.quote(RECALL_CHARS)),
+            (_, Some(ToolPurpose::Outlines | ToolPurpose::Scans | ToolPurpose::ExplainsPatterns))
+                if step.lacks_data() =>
+            {
+                LACKS_DATA.to_owned()
             }
-            (_, "scan") if report.findings.is_empty() => short(step.text, RECALL_CHARS),
-            (_, "scan") => {
+            (_, Some(ToolPurpose::Outlines)) => {
+                report.outline.size().into_iter().chain(report.outline.facts()).collect::<Vec<_>>().join("; ")
+            }
+            (_, Some(ToolPurpose::Scans)) if report.findings.is_empty() => step.said.quote(RECALL_CHARS),
+            (_, Some(ToolPurpose::Scans)) => {
                 let patterns = (report.findings.len() + report.left_out) as u64;
                 format!("{} of {}, none confirmed by eye", count(report.hits(), "hit"), count(patterns, "pattern"))
             }
-            (_, "pattern_search") => match step.arg("name") {
+            (_, Some(ToolPurpose::ExplainsPatterns)) => match step.arg("name") {
                 Some(name) => format!("the pattern {} was read in full", short(name, 64)),
                 None => "the beginnings of the other patterns that hit were read".to_owned(),
             },
-            (_, "skill_view") => {
+            (_, Some(ToolPurpose::LoadsSkill)) => {
                 let name = short(step.arg("name").unwrap_or("a skill"), 64);
                 format!("{name} was loaded; its steps take judgement and were not carried out")
             }
-            (_, "recall") if step.text.starts_with("Nothing") => "nothing like it in earlier tasks".to_owned(),
-            _ => short(step.text, RECALL_CHARS),
+            _ if step.recalled().is_some_and(<[_]>::is_empty) => "nothing like it in earlier tasks".to_owned(),
+            _ => step.said.quote(RECALL_CHARS),
         };
         checked.push(format!("{}: {what}", step.tool));
     }
@@ -273,9 +264,17 @@ pub(super) fn checked(report: &Report<'_>) -> Vec<String> {
 
 /// What earlier tasks said.
 pub(super) fn recalled(report: &Report<'_>) -> Vec<String> {
-    let lines = report.talk.results("recall").flat_map(|step| step.text.lines());
-    let dated = lines.filter(|line| line.starts_with(|c: char| c.is_ascii_digit()) && line.contains(": "));
-    dated.take(5).map(|line| short(line, RECALL_CHARS)).collect()
+    let lines = report.talk.steps.iter().filter_map(Step::recalled).flatten();
+    lines.take(5).map(|line| short(&dated(line), RECALL_CHARS)).collect()
+}
+
+fn dated(line: &RecalledLine) -> String {
+    let source = match line.source {
+        MemorySource::Message => "message",
+        MemorySource::Fact => "fact",
+        MemorySource::Task => "task",
+    };
+    format!("{} {source}: {}", line.date, line.text)
 }
 
 /// What was not done and cannot be known.
@@ -287,9 +286,6 @@ pub(super) fn limits(report: &Report<'_>) -> String {
     if report.left_out > 0 {
         let left = count(report.left_out as u64, "pattern");
         text.push_str(&format!(" {left} more hit and had to be left out to keep the answer short."));
-    }
-    if report.talk.results("scan").any(|step| step.text.contains("[shortened to fit the conversation")) {
-        text.push_str(" The list of hits was shortened to fit the conversation; more of them may be missing.");
     }
     text
 }

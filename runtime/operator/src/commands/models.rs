@@ -144,6 +144,7 @@ mod here {
             CompletionRequest {
                 messages: vec![say(Role::System, "You are a helpful assistant."), say(Role::User, question)],
                 purpose: Purpose::Turn,
+                tools: Default::default(),
                 reply_schema: Arc::new(Value::Bool(true)),
                 max_output_tokens: tokens,
                 max_output_bytes: 1 << 16,

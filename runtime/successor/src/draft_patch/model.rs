@@ -108,6 +108,7 @@ fn question(bottlenecks: &[Bottleneck], scene: &DraftContext) -> Result<Completi
     Ok(CompletionRequest {
         messages: vec![message(Role::System, system), message(Role::User, user)],
         purpose: Purpose::Draft,
+        tools: Default::default(),
         reply_schema: Arc::new(Value::Bool(true)),
         max_output_tokens: MOST_TOKENS,
         max_output_bytes: MOST_BYTES,

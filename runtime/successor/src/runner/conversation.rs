@@ -197,6 +197,7 @@ mod tests {
             backend: "any".to_owned(),
             messages: Vec::new(),
             purpose: Purpose::Turn,
+            tools: Default::default(),
             legal: "true".to_owned(),
             max_output_tokens: 1,
             max_output_bytes: 1,

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 use serde_json::json;
 
+use super::super::reply::ObjectProblem;
 use super::*;
 
 /// A machine in which one call of `recall` went well, and the role wants these keys of an answer.

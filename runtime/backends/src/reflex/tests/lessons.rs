@@ -29,7 +29,15 @@ fn decide(seed: &Seed, failing: &str, skills: &[SkillSummary], archived: &[&str]
     let archived: Vec<_> = archived.iter().map(|slug| slug.parse().unwrap()).collect();
     let answer = run(seed, 8).stop.answer.unwrap();
     let turns = turns(seed, failing);
-    let ask = synthesis::question(&seed.input(), &turns, &answer, skills, &archived, &TaskLimits::default());
+    let ask = synthesis::question(
+        roles(&seed_tools()),
+        &seed.input(),
+        &turns,
+        &answer,
+        skills,
+        &archived,
+        &TaskLimits::default(),
+    );
     let text = reply(&ask);
     let value: Value = serde_json::from_str(&text).unwrap();
     assert_eq!(problems(&ask.reply_schema, &value), Vec::<String>::new());

@@ -12,9 +12,13 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use super::reply;
-use herm_agent::backend::{CompletionRequest, FinishReason, Purpose};
+use crate::skill::{PatternNote, PatternSeverity};
+use herm_agent::backend::{
+    CompletionRequest, FinishReason, InputForm, InputOutline, LogSpan, OutlineEntry, Purpose, RecalledLine, ScanHit,
+    ScanHits, ToolData, ToolPurpose, ToolRecord, ToolRole,
+};
 use herm_agent::{session, task, tool};
-use herm_brain::memory::EvidenceStatus;
+use herm_brain::memory::{EvidenceStatus, MemorySource};
 use session::machine::{Legal, Machine, Next, SessionRules, Stop};
 use session::prompt::{self, Prompt, PromptSkills};
 use task::TaskLimits;
@@ -25,7 +29,9 @@ pub(super) struct Seed {
     agent: &'static str,
     example: &'static str,
     hits: &'static [(usize, &'static str, &'static str)],
-    outline: &'static str,
+    /// The kind of text, its lines and its characters.
+    size: (InputForm, u64, u64),
+    entries: &'static [(u64, &'static str)],
 }
 
 pub(super) const AUDIT: Seed = Seed {
@@ -48,12 +54,20 @@ pub(super) const AUDIT: Seed = Seed {
         (85, "low", "division-before-multiplication"),
         (2, "info", "compiler-version"),
     ],
-    outline: "114 lines, 4310 characters; Solidity.\n4 contracts, 13 functions, 1 modifier\nL2 pragma solidity ^0.8.19\n\
-              L23 contract HarborVault\nL24   state address public owner\nL55   function deposit() external payable returns (uint256 minted)\n\
-              L64   function withdraw(uint256 amount) external\nL78   function ethPrice() public view returns (uint256)\n\
-              L83   function borrow(uint256 amount) external\nL91   function setKeeper(address newKeeper) external\n\
-              L95   function harvest(address[] calldata path) external\nL103   function payBonus() external payable onlyOwner\n\
-              L110   function emergencyWithdraw(address payable to) external\n",
+    size: (InputForm::Solidity, 114, 4310),
+    entries: &[
+        (2, "pragma solidity ^0.8.19"),
+        (23, "contract HarborVault"),
+        (24, "state address public owner"),
+        (55, "function deposit() external payable returns (uint256 minted)"),
+        (64, "function withdraw(uint256 amount) external"),
+        (78, "function ethPrice() public view returns (uint256)"),
+        (83, "function borrow(uint256 amount) external"),
+        (91, "function setKeeper(address newKeeper) external"),
+        (95, "function harvest(address[] calldata path) external"),
+        (103, "function payBonus() external payable onlyOwner"),
+        (110, "function emergencyWithdraw(address payable to) external"),
+    ],
 };
 
 pub(super) const TRIAGE: Seed = Seed {
@@ -71,8 +85,8 @@ pub(super) const TRIAGE: Seed = Seed {
         (2, "info", "recent-change"),
         (48, "info", "recent-change"),
     ],
-    outline: "51 lines, 5120 characters; a log.\nTime as written: 2025-03-11T13:41:02.118Z (L1) to 2025-03-11T14:19:00.012Z (L51)\n\
-              Levels: ERROR 4, WARN 11\nL12 java.sql.SQLTransientConnectionException: HikariPool-1\n",
+    size: (InputForm::Log, 51, 5120),
+    entries: &[(12, "java.sql.SQLTransientConnectionException: HikariPool-1")],
 };
 
 pub(super) const CLAUSE: Seed = Seed {
@@ -84,9 +98,17 @@ pub(super) const CLAUSE: Seed = Seed {
         (35, "high", "content-licence"),
         (19, "medium", "auto-renewal"),
     ],
-    outline: "72 lines, 6000 characters; text.\nL1 Cloud Services Agreement\nL9   2. The Service\n\
-              L13     2.2 Provider may modify the Service\nL17   3. Term and renewal\nL19     3.1 The initial term\n\
-              L21     3.2 Provider may terminate\nL31   5. Data\nL35     5.1 Customer grants Provider\n",
+    size: (InputForm::Prose, 72, 6000),
+    entries: &[
+        (1, "Cloud Services Agreement"),
+        (9, "2. The Service"),
+        (13, "2.2 Provider may modify the Service"),
+        (17, "3. Term and renewal"),
+        (19, "3.1 The initial term"),
+        (21, "3.2 Provider may terminate"),
+        (31, "5. Data"),
+        (35, "5.1 Customer grants Provider"),
+    ],
 };
 
 impl Seed {
@@ -103,47 +125,52 @@ impl Seed {
         self.file("system.md")
     }
 
-    fn scan(&self) -> String {
-        let input = self.input();
-        let lines: Vec<&str> = input.lines().collect();
-        let line = |(number, severity, pattern): &(usize, &str, &str)| {
-            let text: String = lines[number - 1].trim().chars().take(200).collect();
-            format!("L{number} {severity} {pattern}: {text}\n")
-        };
-        let mut text: String = self.hits.iter().map(line).collect();
-        let mut counts: Vec<(&str, usize)> = Vec::new();
-        for (_, _, pattern) in self.hits {
-            match counts.iter_mut().find(|(known, _)| known == pattern) {
-                Some((_, count)) => *count += 1,
-                None => counts.push((pattern, 1)),
-            }
-        }
-        let counts: Vec<String> = counts.iter().map(|(pattern, count)| format!("{pattern} {count}")).collect();
-        text.push_str(&format!("Hits in {} lines: {}\n", lines.len(), counts.join(", ")));
-        text
+    fn outline(&self) -> InputOutline {
+        let (form, lines, characters) = self.size;
+        let entries = self.entries.iter().map(|(line, text)| OutlineEntry { line: *line, text: (*text).to_owned() });
+        let log = (form == InputForm::Log).then(|| LogSpan {
+            first: "2025-03-11T13:41:02.118Z".to_owned(),
+            first_line: 1,
+            last: "2025-03-11T14:19:00.012Z".to_owned(),
+            last_line: 51,
+        });
+        let levels = log.iter().flat_map(|_| [("ERROR".to_owned(), 4), ("WARN".to_owned(), 11)]).collect();
+        InputOutline { lines, characters, form, span: log, levels, entries: entries.collect() }
     }
 
-    /// A pattern's first line and body, as `pattern_search` shows them.
-    fn pattern(&self, name: &str) -> (String, String) {
+    fn scan(&self) -> ScanHits {
+        let input = self.input();
+        let lines: Vec<&str> = input.lines().collect();
+        let mut found = ScanHits::default();
+        for (number, severity, pattern) in self.hits {
+            found.hits.push(ScanHit {
+                line: *number as u64,
+                severity: PatternSeverity::named(severity).unwrap(),
+                pattern: (*pattern).to_owned(),
+                text: lines[number - 1].trim().chars().take(200).collect(),
+            });
+            *found.counts.entry((*pattern).to_owned()).or_default() += 1;
+        }
+        found
+    }
+
+    /// A pattern's first line as a note, and its body.
+    fn pattern(&self, name: &str) -> (PatternNote, String) {
         let text = self.file(&format!("patterns/{name}.md"));
         let (head, body) = text.strip_prefix("---\n").unwrap().split_once("\n---\n").unwrap();
         let field = |key: &str| head.lines().find_map(|line| line.strip_prefix(key)).unwrap().trim();
-        (format!("{name} ({}): {}", field("severity:"), field("description:")), body.trim().to_owned())
+        let severity = PatternSeverity::named(field("severity:")).unwrap();
+        (PatternNote::new(name, severity, field("description:")), body.trim().to_owned())
     }
 
-    fn patterns(&self, query: &str) -> String {
-        let mut text = String::new();
-        for name in query.split_whitespace() {
-            let (title, body) = self.pattern(name);
-            text.push_str(&format!("{title}\n"));
-            for line in body.lines().filter(|line| !line.trim().is_empty() && !line.starts_with('#')).take(6) {
-                let short: String = line.chars().take(240).collect();
-                let mark = if short.len() < line.len() { "…" } else { "" };
-                text.push_str(&format!("  {short}{mark}\n"));
-            }
-            text.push('\n');
-        }
-        text + "[first lines only: call with `name` for a whole pattern]\n"
+    fn patterns(&self, query: &str) -> Vec<PatternNote> {
+        let first_lines = |name| {
+            let (note, body) = self.pattern(name);
+            let lines = body.lines().filter(|line| !line.trim().is_empty() && !line.starts_with('#')).take(6);
+            let short: Vec<String> = lines.map(|line| herm_core::text::head(line, 240)).collect();
+            note.with_lines(short.iter().map(String::as_str))
+        };
+        query.split_whitespace().map(first_lines).collect()
     }
 
     pub(super) fn skills(&self) -> Vec<SkillSummary> {
@@ -168,28 +195,59 @@ impl Seed {
     /// What the real tool would return.
     pub(super) fn call(&self, tool: &str, args: &Map<String, Value>) -> ToolReport {
         let text = |name: &str| args.get(name).and_then(Value::as_str);
-        let output = match tool {
-            "outline" => self.outline.to_owned(),
-            "scan" => self.scan(),
-            "pattern_search" => match (text("name"), text("query")) {
+        let data = match tool {
+            "outline" => ToolData::Outline(self.outline()),
+            "scan" => ToolData::Hits(self.scan()),
+            "pattern_search" => ToolData::Patterns(match (text("name"), text("query")) {
                 (Some(name), _) => {
-                    let (title, body) = self.pattern(name);
-                    format!("{title}\n\n{body}")
+                    let (note, body) = self.pattern(name);
+                    vec![note.with_lines(body.lines())]
                 }
                 (None, query) => self.patterns(query.unwrap()),
-            },
-            "skill_view" => format!("# {}\n\n1. Do it.\n", text("name").unwrap()),
-            "recall" => "2026-11-16 fact: HarborVault was reviewed before\n".to_owned(),
+            }),
+            "skill_view" => {
+                return ToolReport::new(EvidenceStatus::Ok, format!("# {}\n\n1. Do it.\n", text("name").unwrap()), "");
+            }
+            "recall" => ToolData::Recalled(vec![RecalledLine {
+                date: "2026-11-16".to_owned(),
+                source: MemorySource::Fact,
+                text: "HarborVault was reviewed before".to_owned(),
+            }]),
             other => panic!("nobody expected a call of {other}"),
         };
-        ToolReport::new(EvidenceStatus::Ok, output, "")
+        found(data)
     }
+}
+
+/// A result whose text says nothing: what counts is the data.
+pub(super) fn found(data: ToolData) -> ToolReport {
+    ToolReport { data: Some(Arc::new(data)), ..ToolReport::new(EvidenceStatus::Ok, "For a model.", "") }
+}
+
+/// What the tools of the seeds are for.
+fn purpose(name: &str) -> Option<ToolPurpose> {
+    Some(match name {
+        "outline" => ToolPurpose::Outlines,
+        "scan" => ToolPurpose::Scans,
+        "pattern_search" => ToolPurpose::ExplainsPatterns,
+        "recall" => ToolPurpose::Recalls,
+        "note" | "memory" | "skill_manage" => ToolPurpose::Writes,
+        "skills_list" => ToolPurpose::ListsSkills,
+        "skill_view" => ToolPurpose::LoadsSkill,
+        "fetch_url" => ToolPurpose::ReachesOut,
+        _ => return None,
+    })
+}
+
+pub(super) fn roles(tools: &[ToolSpec]) -> Vec<ToolRole> {
+    let role = |card: &ToolSpec| Some(ToolRole { tool: card.name.clone(), purpose: card.purpose? });
+    tools.iter().filter_map(role).collect()
 }
 
 fn card(name: &str, properties: Value, required: &[&str]) -> ToolSpec {
     let schema =
         json!({ "type": "object", "additionalProperties": false, "properties": properties, "required": required });
-    ToolSpec::new(name, "Does what it says.", Permission::Read, schema)
+    ToolSpec { purpose: purpose(name), ..ToolSpec::new(name, "Does what it says.", Permission::Read, schema) }
 }
 
 /// The tools of the seeds, in the order of their manifests.
@@ -272,10 +330,10 @@ impl Scene<'_> {
                     return Ran { stop: stop.clone(), turns: machine.turns(), ..ran };
                 }
                 Next::Ask(question) => {
-                    let ask = ask(
-                        question.messages,
-                        session::legal::LegalReplies::new(question.legal, &cards, schema.as_ref(), false).schema(),
-                    );
+                    let legal =
+                        session::legal::LegalReplies::new(question.legal, &cards, schema.as_ref(), false).schema();
+                    let tools = ToolRecord { roles: roles(&self.tools), calls: question.calls };
+                    let ask = CompletionRequest { tools, ..ask(question.messages, legal) };
                     assert_ne!((question.legal, ask.messages.len()), (Legal::Final, 0));
                     let text = reply(&ask);
                     assert_eq!(reply(&ask), text, "the same messages give the same bytes");
@@ -299,6 +357,7 @@ pub(super) fn ask(messages: Vec<herm_agent::backend::ChatMessage>, legal: Value)
     CompletionRequest {
         messages,
         purpose: Purpose::Turn,
+        tools: Default::default(),
         reply_schema: Arc::new(legal),
         max_output_tokens: 4_096,
         max_output_bytes: 128 << 10,
