@@ -1,5 +1,7 @@
 //! Settings: flags over environment over file over default.
 
+#![allow(rustdoc::bare_urls, reason = "doc comments of fields are texts of the JSON Schema")]
+
 mod elsewhere;
 mod evolver;
 mod learning;
