@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use herm_tests::brains::{seed_files, skill_text, slug};
 use herm_tests::{Herm, TempBrains, signer};
 use serde_json::json;
 
+use crate::lost_steps::with_key;
 use crate::{HERM, first_edition};
 
 pub(crate) const LOG: &str = "memory.db-wal";
@@ -634,6 +636,43 @@ fn receipts_are_sound_whoever_looks_while_steps_are_settled() {
         over.store(true, Ordering::SeqCst);
         assert!(looking.join().expect("no panic") > 3);
     });
+    brain.close().expect("closed");
+    sound(&brains);
+}
+
+/// The command takes no lock, so it runs beside a process that settles: here this one.
+#[test]
+fn the_command_that_verifies_receipts_says_sound_while_another_process_settles_steps() {
+    let brains = TempBrains::new();
+    let mut brain = brains.make("1");
+    with_key(&brains);
+    // It would wait for the brain, to look at the content as well.
+    let config = brains.path().join("config.toml");
+    std::fs::write(&config, "lock_wait_ms = 20\n").expect("written");
+    let herm = Herm::new(HERM, &brains.path()).config(&config);
+    let (mut steps, mut during) = (1, 0);
+    for run in 0..30 {
+        let mut verifying = herm.command(&["receipts", "verify", "1"]);
+        let mut verifying = verifying.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+        // Each run meets them at other moments. There are few: what is verified grows with them.
+        for _ in 0..3 {
+            std::thread::park_timeout(Duration::from_micros(run * 500));
+            steps += 1;
+            settle(&mut brain, steps);
+            during += u32::from(verifying.try_wait().expect("a state").is_none());
+            if steps.is_multiple_of(16) {
+                brain.flush().expect("flushed");
+            }
+        }
+        let said = verifying.wait_with_output().expect("its output");
+        let text = String::from_utf8_lossy(&said.stdout);
+        assert!(
+            said.status.success() && text.ends_with("\nsound\n") && !text.contains("WRONG"),
+            "after {steps} steps: {text}{}",
+            String::from_utf8_lossy(&said.stderr)
+        );
+    }
+    assert!(steps > 60 && during > 20, "{during} of {steps} steps while it was verified");
     brain.close().expect("closed");
     sound(&brains);
 }
