@@ -208,7 +208,7 @@ fn no_package_has_more_than_twenty_thousand_lines_without_its_tests() {
                 let inside = file.strip_prefix(&src).expect("inside");
                 inside.iter().any(|part| part == "tests" || part == "tests.rs")
             };
-            let texts = files.iter().filter(|file| !is_tests(file)).map(|file| std::fs::read_to_string(file));
+            let texts = files.iter().filter(|file| !is_tests(file)).map(std::fs::read_to_string);
             (member, texts.map(|text| lines_without_tests(&text.expect("a file"))).sum())
         })
         .collect();
