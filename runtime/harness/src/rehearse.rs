@@ -545,7 +545,7 @@ impl Stage<'_> {
 
 /// What the run "without" has in place of what is rehearsed.
 enum Without {
-    /// No such skill.
+    /// The brain as if it never had the skill: it is archived in the copy.
     Skill(SkillFiles),
     /// The skill as it was before its change.
     Change(SkillFiles),

@@ -23,7 +23,7 @@ pub struct PatternNote {
     /// What it is, at length.
     #[serde(default)]
     pub what: String,
-    /// Why it matters.
+    /// Why a hit of the pattern matters, in a sentence.
     #[serde(default)]
     pub why: String,
     /// The questions to ask before believing a match.

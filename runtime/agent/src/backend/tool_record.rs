@@ -120,7 +120,7 @@ pub enum InputForm {
     Code,
     /// Lines that begin with a time.
     Log,
-    /// Any other text.
+    /// A text that is none of these, told as it came.
     #[default]
     Prose,
 }
@@ -140,11 +140,11 @@ impl InputForm {
 /// The first and the last time in a log, as they are written there, with their lines from 1.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogSpan {
-    /// The first time.
+    /// The first time, as the log writes it.
     pub first: String,
     /// The line of the first time.
     pub first_line: u64,
-    /// The last time.
+    /// The last time, as the log writes it.
     pub last: String,
     /// The line of the last time.
     pub last_line: u64,

@@ -99,7 +99,7 @@ impl<'a> Step<'a> {
         }
     }
 
-    /// Where patterns hit.
+    /// Where patterns hit, if that is what the tool found.
     pub(super) fn hits(&self) -> Option<&'a ScanHits> {
         match self.found()? {
             ToolData::Hits(hits) => Some(hits),

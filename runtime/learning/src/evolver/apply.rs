@@ -49,11 +49,11 @@ impl EvolverApproval {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SkillApplyReason {
-    /// It was made.
+    /// The change was made, in a step of its own.
     Applied,
     /// Everything is as the change would make it.
     Unchanged,
-    /// Nobody approved it.
+    /// Nobody approved the change, so nothing was looked at.
     ApprovalRequired,
     /// The skill is not where the change expects it.
     TargetNotFound,

@@ -47,7 +47,7 @@ function figure(mean) {
   return mean === null || mean === undefined ? NONE : mean.toFixed(2);
 }
 
-/** Whether whoever looks may operate. */
+/** Whether the reader of the page may operate. */
 export async function operates(signal) {
   const who = await get("key", {}, signal);
   return Boolean(who.keyless || who.operations?.includes("operate"));

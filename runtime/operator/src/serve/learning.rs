@@ -115,10 +115,10 @@ pub(crate) async fn report(State(app): State<App>, caller: Caller, Path(id): Pat
     Ok(([(CONTENT_TYPE, "text/markdown; charset=utf-8")], text.await?).into_response())
 }
 
-/// One learned skill.
+/// One learned skill with the tasks of its trial.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct LearnedSkillView {
-    /// The agent.
+    /// The number of the agent.
     id: String,
     /// What a list says of it: where it stands and why, both arms of its trial, its gain with a 95 % interval.
     #[serde(flatten)]
@@ -193,7 +193,7 @@ pub(crate) struct StopTrial {
 /// A trial that a person ended.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct StoppedView {
-    /// The agent.
+    /// The number of the agent.
     id: String,
     /// Where the skill stands now.
     #[schema(value_type = Object)]

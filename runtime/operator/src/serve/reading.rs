@@ -36,7 +36,7 @@ pub(crate) struct SkillReading {
 /// An entry of the front matter; those of a mapping are `key.name`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub(crate) struct FrontMatterEntry {
-    /// The key.
+    /// The key of the front matter entry, as it was written.
     name: String,
     /// The value as text, with one line for each item of a list.
     value: String,
@@ -62,7 +62,7 @@ pub(crate) struct TextNode {
     /// Where a link or an image leads, as it was written. It may be anything.
     #[serde(skip_serializing_if = "Option::is_none")]
     to: Option<String>,
-    /// What stands inside.
+    /// The nodes that stand inside this one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schema(no_recursion)]
     children: Vec<TextNode>,

@@ -74,9 +74,9 @@ pub(crate) struct SkillRow {
 /// How many tasks came to which outcome.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, ToSchema)]
 pub(crate) struct SkillOutcomes {
-    /// Good ones.
+    /// Tasks whose outcome is good.
     good: u64,
-    /// Bad ones.
+    /// Tasks whose outcome is bad.
     bad: u64,
     /// Those with a score between the two.
     scored: u64,

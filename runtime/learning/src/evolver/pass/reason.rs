@@ -28,7 +28,7 @@ pub enum EvolverCandidateReason {
     Held(String),
     /// The very same question was decided before, and there is no newer evidence.
     DecidedBefore {
-        /// What was decided.
+        /// What was decided then.
         status: StoredWord<ReviewStatus>,
         /// The id of the entry in the queue.
         id: String,
