@@ -198,7 +198,6 @@ mod tests {
             messages: Vec::new(),
             purpose: Purpose::Turn,
             tools: Default::default(),
-            tools: Default::default(),
             legal: "true".to_owned(),
             max_output_tokens: 1,
             max_output_bytes: 1,
