@@ -195,10 +195,10 @@ async fn the_spans_of_a_task_are_those_of_the_page() {
             "herm.version"
         ]
         .map(of_task),
-        [Some("invoke_agent"), Some(BRAIN), Some("scripted"), Some("converged"), Some("2"), Some("2")]
+        [Some("invoke_agent"), Some(BRAIN), Some("scripted"), Some("converged"), Some("3"), Some("2")]
     );
     assert!(of_task("gen_ai.conversation.id").is_some() && of_task("error.type").is_none(), "{task:?}");
-    assert_eq!(fields("tool").get("gen_ai.tool.name").map(String::as_str), Some("memory_search"));
+    assert_eq!(fields("tool").get("gen_ai.tool.name").map(String::as_str), Some("recall"));
     assert_eq!(fields("settle").get("herm.version").map(String::as_str), Some("2"));
     assert_eq!(fields("snapshot").get("herm.version").map(String::as_str), Some("2"));
     for seen in &spans {

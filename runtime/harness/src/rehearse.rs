@@ -148,7 +148,7 @@ impl ToolExecutor for CarefulTools {
 
 /// The files of a skill, main file first.
 #[derive(Debug, Clone)]
-pub(super) struct SkillFiles {
+struct SkillFiles {
     slug: Slug,
     main: String,
     support: Vec<(String, Vec<u8>)>,
@@ -173,7 +173,7 @@ impl SkillFiles {
     }
 
     /// The same behind a change.
-    pub(super) fn changed(&self, change: &SkillUpdate) -> Self {
+    fn changed(&self, change: &SkillUpdate) -> Self {
         let mut files = Self { main: change.content.clone(), ..self.clone() };
         for (name, content) in &change.support {
             files.support.retain(|(known, _)| known != name);
@@ -563,13 +563,13 @@ impl Without {
 /// What a rehearsal begins with, read while others may hold the brain.
 pub(super) struct Plan {
     /// The skill, as the runs "with" have it.
-    pub(super) files: SkillFiles,
+    files: SkillFiles,
     /// The skill as the runs "without" have it, where a change of it is rehearsed; they have none otherwise.
-    pub(super) without: Option<SkillFiles>,
+    without: Option<SkillFiles>,
     /// The tasks to run, those that matched the skill in its trial first, then the newest.
     tasks: Vec<RatedTask>,
     /// What earlier rehearsals found.
-    pub(super) pairs: Vec<ScorePair>,
+    pairs: Vec<ScorePair>,
     /// The backend that the brain names.
     backend: Option<String>,
 }
@@ -579,7 +579,15 @@ impl Plan {
         Self::of_skill(&Reader::open(layout, id)?, skill)
     }
 
-    pub(super) fn of_skill(reader: &Reader, skill: &Slug) -> Result<Self> {
+    /// With a change of a skill, and without it. What was found of the skill itself answers another question, so every kept
+    /// task may run.
+    pub(super) fn of_change(reader: &Reader, change: &SkillUpdate) -> Result<Self> {
+        let plan = Self::of_skill(reader, &change.skill)?;
+        let (files, tasks) = (plan.files.changed(change), reader.rated_tasks(MOST_KEPT)?);
+        Ok(Self { without: Some(plan.files), files, tasks, pairs: Vec::new(), ..plan })
+    }
+
+    fn of_skill(reader: &Reader, skill: &Slug) -> Result<Self> {
         let id = reader.id();
         let usage = reader.usage()?.remove(skill);
         if usage.is_none_or(|usage| usage.created_by != CreatedBy::Agent || usage.pinned) {

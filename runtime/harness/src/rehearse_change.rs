@@ -121,10 +121,5 @@ fn plan_of(layout: &Layout, id: &BrainId, change: &str) -> Result<Plan> {
             .hint("look at it, and accept or reject it by hand"));
     }
     // Also refuses skills that people wrote or pinned.
-    let mut plan = Plan::of_skill(&reader, &proposed.change.skill)?;
-    let changed = plan.files.changed(&proposed.change);
-    plan.without = Some(std::mem::replace(&mut plan.files, changed));
-    // What was found of the skill itself is another question.
-    plan.pairs = Vec::new();
-    Ok(plan)
+    Plan::of_change(&reader, &proposed.change)
 }

@@ -228,8 +228,13 @@ impl ReviewOutcome {
 
 /// The changes of skills that wait, by their ids.
 pub fn waiting_proposals(rows: &EvolverRows<'_>) -> Result<Vec<(String, SkillProposal)>> {
-    let rows = rows.queue(Some(ReviewStatus::Pending), Some(CandidateKind::Change))?;
-    Ok(rows.iter().filter_map(|row| Some((row.id.clone(), proposed_of(row)?))).collect())
+    let mut waiting = Vec::new();
+    for row in rows.queue(Some(ReviewStatus::Pending), Some(CandidateKind::Change))? {
+        // A list has no contents.
+        let proposed = rows.queued(&row.id)?.as_ref().and_then(proposed_of);
+        waiting.extend(proposed.map(|proposed| (row.id, proposed)));
+    }
+    Ok(waiting)
 }
 
 /// A change that waits.
