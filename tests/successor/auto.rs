@@ -284,6 +284,7 @@ async fn what_the_detector_sees_is_what_happened() {
     brains.make("1").close().unwrap();
     let task = [
         "I would rather talk.",
+        r#"{"tool":"skills_list","args":{}}"#,
         r#"{"tool":"outline","args":{}}"#,
         r#"{"tool":"recall","args":{"query":"quagga"}}"#,
         r#"{"tool":"no_such_tool","args":{}}"#,
@@ -300,10 +301,10 @@ async fn what_the_detector_sees_is_what_happened() {
     let seen = bottleneck::observe(&reader, &around, 50).unwrap();
     assert_eq!(seen.tasks.len(), 5);
     let one = &seen.tasks[0];
-    assert_eq!((one.turns, one.nudges, one.repaired, one.cut), (5, 1, 1, 0));
+    assert_eq!((one.turns, one.nudges, one.repaired, one.cut), (6, 1, 1, 0));
     assert_eq!((one.index_misses(), one.has_index, one.shrunk), (1, true, false));
     let calls: Vec<(&str, bool)> = one.calls.iter().map(|call| (call.tool.as_str(), call.found_nothing)).collect();
-    assert_eq!(calls, [("outline", false), ("recall", true), ("unknown-tool", false)]);
+    assert_eq!(calls, [("skills_list", false), ("outline", false), ("recall", true), ("unknown-tool", false)]);
     let kinds: Vec<BottleneckKind> =
         bottleneck::detect(&seen.tasks, &seen.standing).into_iter().map(|one| one.kind).collect();
     assert_eq!(kinds, [BottleneckKind::IndexMisses, BottleneckKind::ToolErrors, BottleneckKind::Nudges]);
@@ -321,7 +322,7 @@ async fn what_the_detector_sees_is_what_happened() {
     assert_eq!(bottleneck::observe(&reader, &around, 2).unwrap().tasks.len(), 2, "as many as were asked for");
     let found = material(&reader, BackendPricing::Priced).unwrap();
     assert_eq!((found.replays, found.everyday.len(), found.query.as_str()), (5, 1, "quagga"));
-    assert_eq!(found.everyday[0].replies.as_ref().unwrap().len(), 5, "a model's replies are played again");
+    assert_eq!(found.everyday[0].replies.as_ref().unwrap().len(), 6, "a model's replies are played again");
 }
 
 #[tokio::test]

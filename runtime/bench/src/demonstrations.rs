@@ -13,7 +13,7 @@ use super::tool_table::{TableReply, ToolTable};
 /// The most demonstrations of a family.
 const MOST: usize = 100;
 /// The most calls of one: more leave no example.
-const MOST_CALLS: usize = 4;
+const MOST_CALLS: usize = herm::session::exemplar::MOST_CALLS;
 
 /// A task that a person worked: what was asked, what was called, and what was answered.
 #[derive(Debug, Clone, PartialEq)]
@@ -183,7 +183,7 @@ mod tests {
             (with("\"saw\": \"rip saw\"", ""), "line 2: call 1: the arguments do not fit the schema of look"),
             (
                 with("[{\"tool\": \"look\", \"args\": {\"saw\": \"rip saw\"}}]", "[]"),
-                "line 2: a demonstration has 1 to 4",
+                "line 2: a demonstration has 1 to 7",
             ),
             (with("\"hook 4\"", "null"), "line 2: \"answer\" is neither"),
             (with("\"answer\"", "\"anser\""), "unknown field `anser`"),

@@ -263,7 +263,7 @@ impl Measurement<'_> {
         if leaves_examples && Reader::open(layout, id)?.skills()?.is_empty() {
             let place = given.first().map(|shown| shown.place.as_str()).unwrap_or_default();
             return Err(Error::invalid(format!("{place}: the demonstration leaves no example"))
-                .hint("docs/reference/examples.md says what an example holds: at most four calls and 1,500 bytes"));
+                .hint("docs/reference/examples.md says what an example holds: at most seven calls and 1,500 bytes"));
         }
         Ok(())
     }
