@@ -135,17 +135,6 @@ fn whole(model: &Path, bounds: &[Bound]) {
     assert!(broken.is_empty(), "{}", broken.join("\n"));
 }
 
-/// The tables of the documents are there, and hold what is said of learning.
-#[test]
-fn the_tables_of_the_documents_hold_their_bounds() {
-    let documents = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/operate/learning");
-    for (model, bounds) in [("smollm2-135m", SMOLLM2.as_slice()), ("qwen2.5-coder-0.5b", QWEN.as_slice())] {
-        let read = std::fs::read(documents.join(model).join("table.json")).expect("a table");
-        let broken = broken(&serde_json::from_slice(&read).expect("JSON"), bounds, Families::All);
-        assert!(broken.is_empty(), "{model}\n{}", broken.join("\n"));
-    }
-}
-
 #[test]
 fn the_measurement_of_learning_is_the_same_at_every_run() {
     let Some(model) = herm_tests::models::smollm2() else { return };
