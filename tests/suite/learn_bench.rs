@@ -442,7 +442,7 @@ fn a_table_of_one_family_and_two_arms_makes_a_page_and_an_edited_page_is_found()
     let text = std::fs::read_to_string(&page).expect("the page");
     for line in [
         "## imitator-1\n\nBackend `openai`; 1 family, 8 tasks to learn from and 8 held out in each.",
-        "[the curves](learning/tiny/curves.svg)",
+        "](learning/tiny/curves.svg)\n",
         "| family | tasks | no learning | curated skill |\n|---|---:|---:|---:|\n| cellar | 8 | 0 | 8 ↑ |\n",
         "| cellar | curated skill | 8/8 | 68–100 % | +8 −0 | 0.0078 |",
         "No arm of any family is significantly below no learning.",
