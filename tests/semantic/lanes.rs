@@ -131,7 +131,7 @@ fn a_plan_names_the_models_that_are_configured_and_runs_none() {
         let (bert, roberta) = (tiny("bert"), tiny("xlm-roberta"));
         let (_brains, herm) = herm(&section(embedder.then_some(bert.as_path()), reranker.then_some(roberta.as_path())));
         let plan = ok(&herm, &[&QUERY[..], &["--semantic"]].concat());
-        assert_eq!((&plan["mode"], &plan["executed"]), (&json!("planned"), &json!(false)), "{plan:#}");
+        assert_eq!((&plan["mode"], &plan["executed"]), (&json!("semantic-plan"), &json!(false)), "{plan:#}");
         let said = plan.to_string();
         assert_eq!((said.contains("bert@"), said.contains("xlm-roberta@")), (embedder, reranker), "{plan:#}");
     }
