@@ -3,6 +3,7 @@
 //! The backend answers at once, in this process. Figures are medians of the process's CPU time.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -54,6 +55,8 @@ fn median(mut samples: Vec<f64>) -> f64 {
     samples[samples.len() / 2]
 }
 
+static ANSWERED: AtomicUsize = AtomicUsize::new(0);
+
 /// A call that looks at the task, four of `recall`, and an answer.
 #[derive(Debug)]
 struct FiveCalls;
@@ -73,7 +76,12 @@ impl Backend for FiveCalls {
         let text = match said {
             0 => json!({ "tool": "outline", "args": {} }),
             1..5 => json!({ "tool": "recall", "args": { "query": format!("word {said}") } }),
-            _ => json!({ "answer": "done" }),
+            // Another answer for every task: one that an example has would be sent back as copied.
+            _ => {
+                let asked = ask.messages.iter().map(|message| message.content.len()).sum::<usize>();
+                let task = ANSWERED.fetch_add(1, Ordering::Relaxed);
+                json!({ "answer": format!("task {task} is done, {asked} bytes") })
+            }
         };
         Ok(Completion {
             text: text.to_string(),
@@ -165,7 +173,8 @@ async fn task_with_learning() {
     let mut told = Vec::new();
     for number in 0..SAMPLES + 8 {
         for (at, harness) in harnesses.iter().enumerate() {
-            let task = Task::new(format!("Do the five steps for the {}.", THINGS[number % THINGS.len()]));
+            let task =
+                Task::new(format!("Do the five steps for the {} of order {number}.", THINGS[number % THINGS.len()]));
             let (cpu, outcome) = cpu_of(harness, &off.1, task).await;
             if number >= 8 {
                 spent[at].push(cpu);
